@@ -1,0 +1,1 @@
+"""The admin API: route table, server, and the client every face uses."""

@@ -1,0 +1,1 @@
+"""The node's half: supervisor, engines, weights, the link to the control plane."""

@@ -1,0 +1,1 @@
+"""Configuration: structs that are the schema, the defaults and the documentation."""

@@ -1,0 +1,1 @@
+"""The leader: what is wanted against what runs, and the links to the agents."""

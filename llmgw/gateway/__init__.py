@@ -1,0 +1,1 @@
+"""The request pipeline, from a parsed head to an accounted answer."""

@@ -1,0 +1,1 @@
+"""Sockets: listeners, HTTP servers, the engine connection pool, TLS, deadlines."""

@@ -1,0 +1,1 @@
+"""What composes the roles and sets machines up."""

@@ -1,0 +1,1 @@
+"""Keys and the tree of organizations, teams and projects they belong to."""

@@ -1,0 +1,1 @@
+"""Which replica answers a request."""

@@ -1,0 +1,1 @@
+"""The database: tables, migrations, one file per aggregate, and the loop that runs them."""
