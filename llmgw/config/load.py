@@ -51,6 +51,8 @@ def decode_section(raw: Any, kind: type[S], where: str) -> S:
         raise Refused(400, f"{where}: the file must be a table of keys, not {type(raw).__name__}")
     try:
         return msgspec.convert(_with_seconds(raw, kind, ""), kind)
+    except Refused as refusal:
+        raise Refused(refusal.status, f"{where}: {refusal.sentence}") from None
     except msgspec.ValidationError as error:
         raise Refused(400, f"{where}: {plain_sentence(str(error))}") from None
 
