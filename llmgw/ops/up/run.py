@@ -1,0 +1,125 @@
+"""`llmgw up` from start to end.
+
+Everything that can be refused is refused before a process is started: the folder, the ports, the engine, the model.
+What then runs is the server and the agent of a cluster, told to find each other on loopback; nothing here serves.
+"""
+
+import os
+import select
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import llmgw
+from llmgw.config.refusal import Refused
+from llmgw.ops.up.account import engine_account
+from llmgw.ops.up.answer import TEXT_TO_CONTINUE, stream_first_answer
+from llmgw.ops.up.api_key import usable_key
+from llmgw.ops.up.certificates import ensure_certificates
+from llmgw.ops.up.children import Children
+from llmgw.ops.up.engine import choose_engine
+from llmgw.ops.up.files import write_configuration
+from llmgw.ops.up.layout import Layout, default_data_dir, only_one
+from llmgw.ops.up.model import ModelChoice, choose_model
+from llmgw.ops.up.ports import HOST, Ports, choose_ports
+from llmgw.ops.up.stop_signal import stop_signal
+from llmgw.ops.up.watch import wait_for_model, wait_for_server
+
+_SERVER_START_LIMIT_S = 60.0
+_WATCH_S = 1.0
+
+
+def main(model: str | None, engine: str | None, data: str | None, port: int | None) -> int:
+    """Run until Ctrl-C. Returns the exit status: 0 after Ctrl-C, 1 after a refusal (said on standard error)."""
+    layout = Layout(Path(data).expanduser().resolve() if data else default_data_dir())
+    try:
+        layout.make()
+        with only_one(layout), stop_signal() as stop_fd:
+            return _run(layout, model, engine, port, stop_fd)
+    except Refused as refusal:
+        print(f"llmgw up: {refusal.sentence}", file=sys.stderr)
+        return 1
+
+
+def _run(layout: Layout, model: str | None, engine: str | None, port: int | None, stop_fd: int) -> int:
+    say(f"llmgw {llmgw.__version__}, data in {layout.root}")
+    account = engine_account()
+    if account is not None:
+        say(f"running as root; engines run as {account}")
+    ports = choose_ports(port)
+    program = choose_engine(engine, layout, account, say)
+    say(f"engine: llama.cpp at {program}")
+    choice = choose_model(model, layout, account, say)
+    say(f"model: {choice.name} ({choice.description}); licence: {choice.licence}")
+    ensure_certificates(layout)
+    write_configuration(layout, ports, program, choice, account)
+    try:
+        with Children(layout) as children:
+            _serve(layout, ports, choice, children, stop_fd)
+    except KeyboardInterrupt:
+        say("stopped; nothing is left running")
+    finally:
+        layout.address_file.unlink(missing_ok=True)
+    return 0
+
+
+def _serve(layout: Layout, ports: Ports, choice: ModelChoice, children: Children, stop_fd: int) -> None:
+    ask = admin_question(layout, ports)
+    children.start("server", layout.server_yaml)
+    wait_for_server(ask, children, _SERVER_START_LIMIT_S, stop_fd)
+    children.start("agent", layout.agent_yaml, ["--stop-engines"])
+    wait_for_model(ask, children, choice.name, say, stop_fd)
+    key = usable_key(layout, ports.client)
+    _introduce(ports, key, choice)
+    stream_first_answer(ports.client, key, choice.name, choice.continues_text, write)
+    write("\n\n")
+    say("ready; Ctrl-C stops everything")
+    while not select.select([stop_fd], [], [], _WATCH_S)[0]:
+        children.require_running()
+    say("stopping the engines, then the agent and the server")
+    raise KeyboardInterrupt
+
+
+def _introduce(ports: Ports, key: str, choice: ModelChoice) -> None:
+    url = f"http://{HOST}:{ports.client}/v1"
+    chat = f'{{"model": "{choice.name}", "messages": [{{"role": "user", "content": "Hello"}}], "stream": true}}'
+    write(f"\n  URL  {url}\n  key  {key}\n\n")
+    write(
+        f"  curl -N {url}/chat/completions -H 'Authorization: Bearer {key}' \\\n"
+        f"       -H 'Content-Type: application/json' -d '{chat}'\n\n"
+    )
+    write(
+        f'  python: openai.OpenAI(base_url="{url}", api_key="{key}")'
+        f'.chat.completions.create(model="{choice.name}", messages=[{{"role": "user", "content": "Hello"}}])\n\n'
+    )
+    write("A first answer, as it is written:\n\n")
+    if choice.continues_text:
+        write(TEXT_TO_CONTINUE)
+
+
+def admin_question(layout: Layout, ports: Ports) -> Callable[[str], Any]:
+    """Return a function that asks the admin API for a path, with the token read anew each time."""
+    from llmgw.admin.client import AdminClient
+
+    def ask(path: str) -> Any:
+        token = (layout.secrets / "admin-token").read_text().strip()
+        return AdminClient(f"http://{HOST}:{ports.admin}", token).get(path)
+
+    return ask
+
+
+def say(sentence: str) -> None:
+    """Print one line of progress."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    print(f"llmgw up: {sentence}"[: max(width, 0) or None], flush=True)
+
+
+def write(text: str) -> None:
+    """Print text as it comes; a reader that is gone is not an error."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
