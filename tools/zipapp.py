@@ -1,0 +1,2 @@
+"""."""
+ARCHITECTURES = ("x86_64", "aarch64")
