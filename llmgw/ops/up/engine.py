@@ -99,12 +99,12 @@ def _tried(program: Path, layout: Layout, account: str | None) -> None:
 
 
 def _load_tiny_model(program: Path, account: str | None) -> None:
-    from llmgw.testing.tiny_gguf import write_tiny_chat_model
+    from llmgw.testing.tiny_gguf import tiny_gguf
 
     with tempfile.TemporaryDirectory(prefix="llmgw-trial-") as folder:
         Path(folder).chmod(0o755)
         model = Path(folder) / "tiny.gguf"
-        write_tiny_chat_model(model)
+        model.write_bytes(tiny_gguf("chat"))
         model.chmod(0o644)
         port = any_free_port(set())
         user = None if account is None else pwd.getpwnam(account)
