@@ -1,0 +1,80 @@
+"""The first lines that run in the zipapp, before anything is unpacked; packed as `_start.py`.
+
+shiv's bootstrap obeys ten environment variables (one of them opens an interpreter, another runs a module of the
+caller's choice) and imports whatever it finds in its cache. So what it may see is settled here: only SHIV_ROOT passes,
+and a cache that somebody else could have filled is refused. Written so that any Python 3 can read it, because the one
+that starts it may be too old.
+"""
+
+import os
+import stat
+import subprocess
+import sys
+
+MACHINE = "@MACHINE@"
+OLDEST, NEWEST = (3, 11), (3, 13)
+
+
+def start():
+    """Check interpreter, processor and cache, then hand over to shiv."""
+    if not OLDEST <= sys.version_info[:2] <= NEWEST:
+        _start_with_another()
+    if os.uname().machine != MACHINE:
+        sys.exit("llmgw: this file is for %s and the machine is %s: take the file made for it"
+                 % (MACHINE, os.uname().machine))
+    root = os.environ.get("SHIV_ROOT") or _own_cache()
+    for name in [name for name in os.environ if name.startswith("SHIV_")]:
+        del os.environ[name]
+    _refuse_foreign(root)
+    os.environ["SHIV_ROOT"] = root
+    import _bootstrap
+
+    _bootstrap.bootstrap()
+
+
+def _start_with_another():
+    """Replace this process with one of a version that the file carries, when PATH has one."""
+    for minor in range(NEWEST[1], OLDEST[1] - 1, -1):
+        python = "python3.%d" % minor
+        try:
+            works = subprocess.call([python, "-I", "-c", "pass"], stderr=subprocess.DEVNULL) == 0
+        except OSError:
+            continue
+        if works:
+            os.execvp(python, [python, "-I", *sys.argv])
+    sys.exit("llmgw: it runs on CPython 3.11, 3.12 or 3.13, this is %d.%d and PATH has none of them: install one "
+             "(Debian: python3)" % sys.version_info[:2])
+
+
+def _own_cache():
+    """Return where to unpack: the user's cache, or a folder of theirs in /tmp when that cannot be made."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(cache):
+        cache = os.path.join(os.path.expanduser("~"), ".cache")
+    for root in (os.path.join(cache, "llmgw"), "/tmp/llmgw-%d" % os.geteuid()):
+        try:
+            os.makedirs(root, 0o700, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(root, os.W_OK):
+            return root
+    sys.exit("llmgw: there is nowhere to unpack: neither %s nor /tmp can be written; set SHIV_ROOT to a folder "
+             "that can" % cache)
+
+
+def _refuse_foreign(root):
+    """Refuse a cache whose code another user could have put there. Root trusts only root."""
+    trusted = {0, os.geteuid()}
+    try:
+        folders = [root] + [entry.path for entry in os.scandir(root) if not entry.name.startswith(".")]
+    except FileNotFoundError:
+        os.makedirs(root, 0o700, exist_ok=True)
+        return
+    except OSError as error:
+        sys.exit("llmgw: the unpacked program in %s cannot be read: %s" % (root, error.strerror))
+    for folder in folders:
+        found = os.lstat(folder)
+        if found.st_uid not in trusted or (found.st_mode & stat.S_IWOTH and not stat.S_ISLNK(found.st_mode)):
+            sys.exit("llmgw: %s belongs to user %d with mode %o, so somebody else may have changed the program "
+                     "unpacked there: remove it, or set SHIV_ROOT to a folder of your own"
+                     % (folder, found.st_uid, stat.S_IMODE(found.st_mode)))
