@@ -262,15 +262,18 @@ def _field_in_seconds(value: Any, field: msgspec.structs.FieldInfo, path: str) -
 
 def _part_in(annotation: Any) -> type[Part] | None:
     """Return the Part inside `Annotated[...]`, `tuple[X, ...]` or `X | None`."""
-    if isinstance(annotation, type) and issubclass(annotation, Part):
+    if _is_part(annotation):
         return annotation
     inner = getattr(annotation, "__origin__", None) if hasattr(annotation, "__metadata__") else None
     for candidate in (inner, *getattr(annotation, "__args__", ())):
-        if candidate is not None and candidate is not annotation:
-            found = _part_in(candidate)
-            if found is not None:
-                return found
+        found = None if candidate is None else _part_in(candidate)
+        if found is not None:
+            return found
     return None
+
+
+def _is_part(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Part)
 
 
 def _plain(value: Any) -> Any:
