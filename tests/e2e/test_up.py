@@ -1,0 +1,105 @@
+"""`llmgw up` as a newcomer meets it: one command, a real engine, words arriving, nothing left behind."""
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.rig import READY_LINE, TINY_ANSWER, Program, Up, engines_of, environment, processes_of, until
+
+
+def test_one_command_ends_in_a_streamed_answer_and_ctrl_c_leaves_nothing_running(
+    folder: Path, engine: Path, tiny: Path
+) -> None:
+    up = Up(folder / "llmgw", engine, str(tiny)).start().ready()
+    try:
+        assert TINY_ANSWER in up.program.text
+        assert f"URL  {up.url}" in up.program.text
+        assert f"key  {up.key}" in up.program.text
+        assert "curl -N" in up.program.text and "openai.OpenAI(" in up.program.text
+        assert up.ctl_json("models")[0]["ready"] == 1
+        (pid,) = engines_of(folder)
+        if os.geteuid() == 0:
+            assert Path(f"/proc/{pid}").stat().st_uid != 0
+    finally:
+        assert up.end() == 0
+    assert "nothing is left running" in up.program.text
+    assert processes_of(folder) == []
+    assert not (folder / "llmgw" / "up.json").exists()
+
+
+def test_after_a_kill_the_next_up_takes_the_same_engine_over(folder: Path, engine: Path, tiny: Path) -> None:
+    first = Up(folder / "llmgw", engine, str(tiny)).start().ready()
+    (pid,) = engines_of(folder)
+    key = first.key
+    first.program.signal(signal.SIGKILL)
+    first.program.process.wait(10)
+    until("server and agent leave with their parent", lambda: processes_of(folder / "llmgw") in ([], [pid]))
+    assert engines_of(folder) == [pid]
+    second = Up(folder / "llmgw", engine, str(tiny)).start().ready()
+    try:
+        assert engines_of(folder) == [pid]
+        assert second.key == key
+    finally:
+        assert second.end() == 0
+    assert processes_of(folder) == []
+
+
+def test_a_second_up_on_the_same_folder_is_refused_and_disturbs_nothing(up: Up, engine: Path, tiny: Path) -> None:
+    engines = engines_of(up.data.parent) or engines_of(tiny.parent)
+    second = Up(up.data, engine, str(tiny)).start()
+    assert second.program.process.wait(60) == 1
+    second.program._reader.join(10)
+    assert "already runs on" in second.program.text
+    assert (engines_of(up.data.parent) or engines_of(tiny.parent)) == engines
+
+
+def test_a_busy_client_port_is_refused_before_anything_starts(folder: Path, engine: Path, tiny: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        up = Up(folder / "llmgw", engine, str(tiny), port=held.getsockname()[1]).start()
+        assert up.program.process.wait(60) == 1
+    up.program._reader.join(10)
+    assert f"port {up.port} is in use" in up.program.text
+    assert processes_of(folder) == []
+
+
+@pytest.mark.parametrize("damage", ["truncated", "not one"])
+def test_a_broken_model_file_ends_in_one_sentence_and_nothing_running(
+    folder: Path, engine: Path, tiny: Path, damage: str
+) -> None:
+    whole = tiny.read_bytes()
+    broken = folder / "broken.gguf"
+    broken.write_bytes(whole[: len(whole) // 3] if damage == "truncated" else b"<html>" * 1000)
+    up = Up(folder / "llmgw", engine, str(broken)).start()
+    assert up.program.process.wait(120) == 1
+    up.program._reader.join(10)
+    last = up.program.lines[-1]
+    assert last.startswith("llmgw up: broken does not start:"), up.program.text
+    assert str(broken) in last
+    assert processes_of(folder) == []
+
+
+def test_an_option_that_does_not_exist_is_a_usage_error(folder: Path) -> None:
+    program = Program(["up", "--modle", "x"], environment()).start()
+    assert program.process.wait(60) == 2
+
+
+def test_ctrl_c_while_the_model_still_loads_stops_everything(folder: Path, tiny: Path) -> None:
+    slow = folder / "llama-server"
+    slow.write_text(
+        "#!/usr/bin/env python3\nimport http.server, sys, threading\n"
+        "if '--version' in sys.argv: print('version: 1 (slow)'); sys.exit()\n"
+        "port = int(sys.argv[sys.argv.index('--port') + 1])\n"
+        "trial = 'llmgw-trial' in ' '.join(sys.argv)\n"
+        "class H(http.server.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self):\n        self.send_response(200 if trial else 503); self.end_headers()\n"
+        "http.server.HTTPServer(('127.0.0.1', port), H).serve_forever()\n"
+    )
+    slow.chmod(0o755)
+    up = Up(folder / "llmgw", slow, str(tiny)).start()
+    up.program.wait_for("loading the model")
+    assert up.end() == 0
+    assert READY_LINE not in up.program.text
+    assert processes_of(folder) == []
