@@ -13,8 +13,11 @@ from __future__ import annotations
 import sys
 
 if not (3, 11) <= sys.version_info[:2] <= (3, 13):
-    sys.exit("llmgw is built with Python 3.11, 3.12 or 3.13, and this is %d.%d: start build.py with one of them, "
-             "for example `python3.11 build.py`." % sys.version_info[:2])
+    sys.exit(
+        "llmgw is built with Python 3.11, 3.12 or 3.13, and this is "
+        f"{sys.version_info[0]}.{sys.version_info[1]}: start build.py with one of them, for example "
+        "`python3.11 build.py`."
+    )
 
 import argparse
 import os
@@ -30,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status: 0 done, 1 it failed (one sentence says why), 2 the call is wrong."""
     options, rest = _parser().parse_known_args(argv)
     if rest and not options.takes_more:
-        _parser().error(f"{options.command} takes no argument {rest[0]!r}; see `build.py {options.command} --help`")
+        _parser().error(
+            f"{options.command} takes no argument {rest[0]!r}; see `build.py {options.command} --help`"
+        )
     try:
         return options.run(options, rest)
     except Failure as failure:
@@ -41,34 +46,59 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="build.py", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="build.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, run, summary: str, more: str = "") -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}. {more}".strip())
+        made = commands.add_parser(
+            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}. {more}".strip()
+        )
         made.set_defaults(run=run, takes_more=bool(more))
         return made
 
     env = command("env", _env, "make .venv from the locks, or leave it as it is when it matches them")
     env.add_argument("--dev", action="store_true", help="also what building and testing need")
-    command("up", _up, "make the environment and run `llmgw up`",
-            "Every other argument goes to `llmgw up`, --help included after `--`: `build.py up -- --help`.")
-    command("test", _test, "make the environment and run every check",
-            "Every other argument goes to pytest: `build.py test tests/wire -x`.")
+    command(
+        "up",
+        _up,
+        "make the environment and run `llmgw up`",
+        "Every other argument goes to `llmgw up`, --help included after `--`: `build.py up -- --help`.",
+    )
+    command(
+        "test",
+        _test,
+        "make the environment and run every check",
+        "Every other argument goes to pytest: `build.py test tests/wire -x`.",
+    )
     lint = command("lint", _lint, "check style, arrows between packages, and types")
     lint.add_argument("--fix", action="store_true", help="let ruff mend what it can")
     pack = command("zipapp", _zipapp, "build dist/llmgw: one executable file for CPython 3.11 to 3.13")
-    pack.add_argument("--arch", choices=zipapp.ARCHITECTURES, default=os.uname().machine,
-                      help="processor it is for (default: this machine's)")
-    pack.add_argument("--output", default=None, metavar="FILE", help="where it goes (default: dist/llmgw, or "
-                      "dist/llmgw-ARCH for another architecture)")
-    measure = command("bench", _bench, "measure the serving path beside other gateways; print a table of ratios")
+    pack.add_argument(
+        "--arch",
+        choices=zipapp.ARCHITECTURES,
+        default=os.uname().machine,
+        help="processor it is for (default: this machine's)",
+    )
+    pack.add_argument(
+        "--output",
+        default=None,
+        metavar="FILE",
+        help="where it goes (default: dist/llmgw, or dist/llmgw-ARCH for another architecture)",
+    )
+    measure = command(
+        "bench", _bench, "measure the serving path beside other gateways; print a table of ratios"
+    )
     bench.arguments(measure)
     docs = command("docs", _docs, "write the reference pages of docs/reference/ from the code")
     docs.add_argument("--check", action="store_true", help="write nothing; fail when a page is stale")
-    locks = command("lock", _lock, "resolve requirements/*.in for every interpreter and architecture into *.lock")
-    locks.add_argument("--upgrade", action="store_true", help="take newer versions; without it, those locked are kept")
+    locks = command(
+        "lock", _lock, "resolve requirements/*.in for every interpreter and architecture into *.lock"
+    )
+    locks.add_argument(
+        "--upgrade", action="store_true", help="take newer versions; without it, those locked are kept"
+    )
     return parser
 
 

@@ -1,4 +1,5 @@
 """`build.py bench`: being written."""
+
 import argparse
 from pathlib import Path
 

@@ -56,8 +56,20 @@ def _make(dev: bool) -> None:
     print(f"Installing what {' and '.join(str(lock.relative_to(ROOT)) for lock in locks)} list", flush=True)
     _stamp().unlink(missing_ok=True)
     _run(
-        [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps",
-         "--only-binary", ":all:", "--require-hashes", *(part for lock in locks for part in ("-r", lock))],
+        [
+            PYTHON,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--require-hashes",
+            *(part for lock in locks for part in ("-r", lock)),
+        ],
         "the locked packages could not be installed; what pip said is above",
     )
     _stamp().write_text("\n".join(_digest(lock) for lock in locks) + "\n", encoding="ascii")
@@ -86,8 +98,12 @@ def _runs_our_version() -> bool:
     """Whether .venv has an interpreter that starts, of the minor version that runs this."""
     if not PYTHON.exists():
         return False
-    asked = subprocess.run([PYTHON, "-c", "import pip, sys; print(*sys.version_info[:2])"], capture_output=True,
-                           text=True, check=False)
+    asked = subprocess.run(
+        [PYTHON, "-c", "import pip, sys; print(*sys.version_info[:2])"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return asked.stdout.split() == [str(part) for part in sys.version_info[:2]]
 
 

@@ -57,11 +57,15 @@ def resolve(python: Path, *, upgrade: bool) -> None:
     BUILD.mkdir(exist_ok=True)
     known = {} if upgrade else _locked("runtime") | _locked("dev")
     runtime = _resolve_for_all(python, "runtime", ["runtime.in"], known)
-    dev = _resolve_for_all(python, "dev", ["runtime.in", "dev.in"],
-                           known | {pin.name: pin.version for pin in runtime})
+    dev = _resolve_for_all(
+        python, "dev", ["runtime.in", "dev.in"], known | {pin.name: pin.version for pin in runtime}
+    )
     _write("runtime", "runtime.in", runtime)
-    _write("dev", "runtime.in and dev.in, without what runtime.lock has",
-           {pin: where for pin, where in dev.items() if pin not in runtime})
+    _write(
+        "dev",
+        "runtime.in and dev.in, without what runtime.lock has",
+        {pin: where for pin, where in dev.items() if pin not in runtime},
+    )
 
 
 def pip_platforms(machine: str, kind: str = "runtime") -> list[str]:
@@ -73,8 +77,18 @@ def pip_platforms(machine: str, kind: str = "runtime") -> list[str]:
 
 def pip_interpreter(python: str) -> list[str]:
     """Return pip's arguments that stand for a CPython minor version."""
-    return ["--python-version", python, "--implementation", "cp", "--abi", f"cp{python.replace('.', '')}",
-            "--abi", "abi3", "--abi", "none"]
+    return [
+        "--python-version",
+        python,
+        "--implementation",
+        "cp",
+        "--abi",
+        f"cp{python.replace('.', '')}",
+        "--abi",
+        "abi3",
+        "--abi",
+        "none",
+    ]
 
 
 def _resolve_for_all(python: Path, kind: str, sources: list[str], known: dict[str, str]) -> Resolved:
@@ -89,17 +103,44 @@ def _resolve_for_all(python: Path, kind: str, sources: list[str], known: dict[st
     return found
 
 
-def _ask_pip(python: Path, kind: str, sources: list[str], target: Target, known: dict[str, str]) -> list[dict]:
+def _ask_pip(
+    python: Path, kind: str, sources: list[str], target: Target, known: dict[str, str]
+) -> list[dict]:
     wanted, kept, report = (BUILD / f"{kind}.{end}" for end in ("in", "keep", "json"))
-    wanted.write_text("".join(_lines_for(REQUIREMENTS / source, target.machine) for source in sources), "utf-8")
+    wanted.write_text(
+        "".join(_lines_for(REQUIREMENTS / source, target.machine) for source in sources), "utf-8"
+    )
     kept.write_text("".join(f"{name}=={version}\n" for name, version in known.items()), "utf-8")
     asked = subprocess.run(
-        [python, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "--report", report,
-         "--target", BUILD / "none", *pip_interpreter(target.python), *pip_platforms(target.machine, kind),
-         "--only-binary", ":all:", "-r", wanted, "-c", kept],
-        capture_output=True, text=True, check=False)
+        [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "--dry-run",
+            "--ignore-installed",
+            "--quiet",
+            "--report",
+            report,
+            "--target",
+            BUILD / "none",
+            *pip_interpreter(target.python),
+            *pip_platforms(target.machine, kind),
+            "--only-binary",
+            ":all:",
+            "-r",
+            wanted,
+            "-c",
+            kept,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if asked.returncode:
-        raise Failure(f"pip cannot resolve {kind} for CPython {target.python} on {target.machine}:\n{asked.stderr}")
+        raise Failure(
+            f"pip cannot resolve {kind} for CPython {target.python} on {target.machine}:\n{asked.stderr}"
+        )
     return json.loads(report.read_text("utf-8"))["install"]
 
 
@@ -127,7 +168,11 @@ def _write(kind: str, sources: str, resolved: Resolved) -> None:
     for pin, where in sorted(resolved.items()):
         hashes = sorted(set().union(*where.values()))
         marker = _marker(set(where))
-        text += f"{pin.name}=={pin.version}{marker}" + "".join(f" \\\n    --hash=sha256:{one}" for one in hashes) + "\n"
+        text += (
+            f"{pin.name}=={pin.version}{marker}"
+            + "".join(f" \\\n    --hash=sha256:{one}" for one in hashes)
+            + "\n"
+        )
     (REQUIREMENTS / f"{kind}.lock").write_text(text, "utf-8")
     print(f"{kind}.lock: {len(resolved)} distributions", flush=True)
 
@@ -141,8 +186,10 @@ def _marker(targets: set[Target]) -> str:
     for python in PYTHONS:
         if targets == {target for target in TARGETS if target.python == python}:
             return f' ; python_version == "{python}"'
-    either = (f'(python_version == "{target.python}" and platform_machine == "{target.machine}")'
-              for target in sorted(targets))
+    either = (
+        f'(python_version == "{target.python}" and platform_machine == "{target.machine}")'
+        for target in sorted(targets)
+    )
     return " ; " + " or ".join(either)
 
 

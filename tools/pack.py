@@ -28,7 +28,10 @@ def pack(folder: Path, output: Path, machine: str) -> None:
     """Write `output` from the site folder; replaces an older file only when complete."""
     settings = tomllib.loads((ROOT / "shiv.toml").read_text("utf-8"))
     environment = Environment(
-        built_at="1980-01-01 00:00:00", shiv_version=shiv_version, compile_pyc=False, reproducible=True,
+        built_at="1980-01-01 00:00:00",
+        shiv_version=shiv_version,
+        compile_pyc=False,
+        reproducible=True,
         entry_point=settings["entry_point"],
     )
     unfinished = output.with_name(output.name + ".unfinished")

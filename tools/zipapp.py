@@ -41,7 +41,9 @@ def build(python: Path, machine: str, output: str | None) -> Path:
     for source in settings["sources"]:
         _lay_over(ROOT / source, folder, settings["leave_out"], below=Path(source))
     target.parent.mkdir(parents=True, exist_ok=True)
-    if subprocess.run([python, "-m", "tools.pack", folder, target, machine], cwd=ROOT, check=False).returncode:
+    if subprocess.run(
+        [python, "-m", "tools.pack", folder, target, machine], cwd=ROOT, check=False
+    ).returncode:
         raise Failure("shiv could not pack the file; what it said is above")
     digest = hashlib.sha256(target.read_bytes()).hexdigest()
     print(f"{target}: {target.stat().st_size / 1e6:.1f} MB for {machine}, sha256 {digest}", flush=True)
@@ -59,11 +61,30 @@ def _libraries(python: Path, machine: str, version: str) -> Path:
     print(f"Collecting the libraries for CPython {version} on {machine}", flush=True)
     stamp.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
-    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps",
-               "--no-compile", "--require-hashes", "--only-binary", ":all:", "--target", folder,
-               *pip_interpreter(version), *pip_platforms(machine), "-r", lock]
+    command = [
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-input",
+        "--no-deps",
+        "--no-compile",
+        "--require-hashes",
+        "--only-binary",
+        ":all:",
+        "--target",
+        folder,
+        *pip_interpreter(version),
+        *pip_platforms(machine),
+        "-r",
+        lock,
+    ]
     if subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode:
-        raise Failure(f"the libraries for CPython {version} on {machine} could not be had; what pip said is above")
+        raise Failure(
+            f"the libraries for CPython {version} on {machine} could not be had; what pip said is above"
+        )
     stamp.write_text(digest, "ascii")
     return folder
 

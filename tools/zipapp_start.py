@@ -20,8 +20,9 @@ def start():
     if not OLDEST <= sys.version_info[:2] <= NEWEST:
         _start_with_another()
     if os.uname().machine != MACHINE:
-        sys.exit("llmgw: this file is for %s and the machine is %s: take the file made for it"
-                 % (MACHINE, os.uname().machine))
+        sys.exit(
+            f"llmgw: this file is for {MACHINE} and the machine is {os.uname().machine}: take the file made for it"
+        )
     root = os.environ.get("SHIV_ROOT") or _own_cache()
     for name in [name for name in os.environ if name.startswith("SHIV_")]:
         del os.environ[name]
@@ -35,31 +36,39 @@ def start():
 def _start_with_another():
     """Replace this process with one of a version that the file carries, when PATH has one."""
     for minor in range(NEWEST[1], OLDEST[1] - 1, -1):
-        python = "python3.%d" % minor
+        python = f"python3.{minor}"
         try:
             works = subprocess.call([python, "-I", "-c", "pass"], stderr=subprocess.DEVNULL) == 0
         except OSError:
             continue
         if works:
             os.execvp(python, [python, "-I", *sys.argv])
-    sys.exit("llmgw: it runs on CPython 3.11, 3.12 or 3.13, this is %d.%d and PATH has none of them: install one "
-             "(Debian: python3)" % sys.version_info[:2])
+    sys.exit(
+        f"llmgw: it runs on CPython 3.11, 3.12 or 3.13, this is {sys.version_info[0]}.{sys.version_info[1]} and PATH "
+        "has none of them: install one (Debian: python3)"
+    )
 
 
 def _own_cache():
-    """Return where to unpack: the user's cache, or a folder of theirs in /tmp when that cannot be made."""
+    """Return where to unpack: a cache folder of the user's, or a folder of theirs in /tmp when that cannot be made.
+
+    Root's is not below its home: engines run as an account that cannot enter it, and some start this file again.
+    """
+    uid = os.geteuid()
     cache = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(cache):
-        cache = os.path.join(os.path.expanduser("~"), ".cache")
-    for root in (os.path.join(cache, "llmgw"), "/tmp/llmgw-%d" % os.geteuid()):
+        cache = "/var/cache" if uid == 0 else os.path.join(os.path.expanduser("~"), ".cache")
+    for root in (os.path.join(cache, "llmgw"), f"/tmp/llmgw-{uid}"):
         try:
-            os.makedirs(root, 0o700, exist_ok=True)
+            os.makedirs(root, 0o755 if uid == 0 else 0o700, exist_ok=True)
         except OSError:
             continue
         if os.access(root, os.W_OK):
             return root
-    sys.exit("llmgw: there is nowhere to unpack: neither %s nor /tmp can be written; set SHIV_ROOT to a folder "
-             "that can" % cache)
+    sys.exit(
+        f"llmgw: there is nowhere to unpack: neither {cache} nor /tmp can be written; set SHIV_ROOT to a folder "
+        "that can"
+    )
 
 
 def _refuse_foreign(root):
@@ -71,10 +80,11 @@ def _refuse_foreign(root):
         os.makedirs(root, 0o700, exist_ok=True)
         return
     except OSError as error:
-        sys.exit("llmgw: the unpacked program in %s cannot be read: %s" % (root, error.strerror))
+        sys.exit(f"llmgw: the unpacked program in {root} cannot be read: {error.strerror}")
     for folder in folders:
         found = os.lstat(folder)
         if found.st_uid not in trusted or (found.st_mode & stat.S_IWOTH and not stat.S_ISLNK(found.st_mode)):
-            sys.exit("llmgw: %s belongs to user %d with mode %o, so somebody else may have changed the program "
-                     "unpacked there: remove it, or set SHIV_ROOT to a folder of your own"
-                     % (folder, found.st_uid, stat.S_IMODE(found.st_mode)))
+            sys.exit(
+                f"llmgw: {folder} belongs to user {found.st_uid} with mode {stat.S_IMODE(found.st_mode):o}, so somebody "
+                "else may have changed the program unpacked there: remove it, or set SHIV_ROOT to a folder of your own"
+            )
