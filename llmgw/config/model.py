@@ -93,32 +93,32 @@ class Guard(Part, frozen=True):
 class EvalGate(Part, frozen=True):
     """A standing gate of updates and promotions."""
 
-    suite: str
-    min_score: float = 0.0
+    suite: Annotated[str, Meta(description="The evaluation suite that judges.")]
+    min_score: Annotated[float, Meta(description="Lowest score that passes.")] = 0.0
 
 
 class Resources(Part, frozen=True):
     """Overrides of every profile's reservation; 0 leaves the profile's."""
 
-    min_memory_gb: float = 0.0
-    cpu_cores: int = 0
+    min_memory_gb: Annotated[float, Meta(description="Host memory reserved per node; 0 = the profile's.")] = 0.0
+    cpu_cores: Annotated[int, Meta(description="Cores reserved per node; 0 = the profile's.")] = 0
 
 
 class Origin(Part, frozen=True):
     """Where the weights came from; set by llmgw."""
 
-    registry: str = ""
-    repo: str = ""
-    revision: str = ""
-    files: tuple[str, ...] = ()
-    sha256: str = ""
+    registry: Annotated[str, Meta(description="Registry it was taken from.")] = ""
+    repo: Annotated[str, Meta(description="Repository there.")] = ""
+    revision: Annotated[str, Meta(description="Revision of it.")] = ""
+    files: Annotated[tuple[str, ...], Meta(description="Files taken.")] = ()
+    sha256: Annotated[str, Meta(description="Digest of the weights.")] = ""
 
 
 class Canary(Part, frozen=True):
     """On `MODEL-canary`; set by llmgw."""
 
-    of: str
-    share: int = 0
+    of: Annotated[str, Meta(description="The model it stands in for.")]
+    share: Annotated[int, Meta(description="Percent of that model's requests sent to it.")] = 0
 
 
 class ModelDefinition(Part, frozen=True, rename={"klass": "class"}):
