@@ -24,6 +24,7 @@ UNKNOWN_KEPT_S = 10.0
 ADDRESSES = 50_000
 BURST = 20.0
 PER_S = 5.0
+ASK_AGAIN_S = 2.0
 
 V = TypeVar("V")
 
@@ -133,6 +134,7 @@ class Principals:
         self._asking: dict[str, _Asking] = {}
         self._epoch = 0
         self._is_store_away = False
+        self._ask_again_at = 0.0
         self.buckets = AddressBuckets(clock)
 
     def take_notice(self, epoch: int, is_store_away: bool) -> None:
@@ -148,7 +150,7 @@ class Principals:
         while True:
             now = self._clock()
             known = self._known.get(key_hash)
-            if known is not None and (now < known.fresh_until or self._is_store_away):
+            if known is not None and (now < known.fresh_until or self._is_not_worth_asking(now)):
                 return self._unexpired(known.principal)
             if (self._unknown.get(key_hash) or 0.0) > now:
                 return None
@@ -161,6 +163,15 @@ class Principals:
                 return asking.found.principal and self._unexpired(asking.found.principal)
             if asking.away is not None:
                 return self._remembered(key_hash, asking.away)
+
+    def _is_not_worth_asking(self, now: float) -> bool:
+        """Return whether the store is away and was asked anyway less than 2 s ago, to see whether it is back."""
+        if not self._is_store_away:
+            return False
+        if now < self._ask_again_at:
+            return True
+        self._ask_again_at = now + ASK_AGAIN_S
+        return False
 
     async def _ask(self, key_hash: str, address: str, is_known: bool) -> _Asking:
         if not is_known and not self.buckets.take(address):

@@ -1,0 +1,81 @@
+"""The gateway's metric families (S-92), made once, and what one finished request adds to them.
+
+Labels a client can influence are taken from the catalog, never from the request: a request for a model that does not
+exist is counted under the model "" (F-19). The registry caps series as well.
+"""
+
+from typing import Any
+
+from llmgw.gateway.exchange import Exchange
+from llmgw.obs.metrics import TOKENS_PER_SECOND_BUCKETS, TPOT_BUCKETS, TTFT_BUCKETS, Metrics
+from llmgw.ports import Principal
+
+TENANT_OUTCOMES = {"blocked": "ok", "cancelled": "ok"}
+"""Neither is a failure of the service (T-43)."""
+
+
+class Figures:
+    """All families of the gateway."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._requests = metrics.counter(
+            "llmgw_requests_total", "Requests to models, by status.", ("model", "status", "band")
+        )
+        self._inflight = metrics.gauge("llmgw_inflight", "Requests at engines now.", ("model",))
+        self._retries = metrics.counter("llmgw_retries_total", "Attempts at another replica.", ("reason",))
+        self._tokens = metrics.counter("llmgw_tokens_total", "Tokens of requests.", ("model", "direction"))
+        self._ttft = metrics.histogram(
+            "llmgw_ttft_seconds", "Time to the first token.", ("model", "pool"), buckets=TTFT_BUCKETS
+        )
+        self._tpot = metrics.histogram(
+            "llmgw_tpot_seconds", "Time per output token after the first.", ("model", "pool"), buckets=TPOT_BUCKETS
+        )
+        self._speed = metrics.histogram(
+            "llmgw_output_tokens_per_second", "Output tokens a second.", ("model", "pool"), buckets=TOKENS_PER_SECOND_BUCKETS
+        )
+        self._tenant_requests = metrics.counter(
+            "llmgw_tenant_requests_total", "Requests of a tenant, by outcome.", ("tenant", "outcome")
+        )
+        self._tenant_tokens = metrics.counter(
+            "llmgw_tenant_tokens_total", "Tokens of a tenant.", ("tenant", "direction")
+        )
+
+    def inflight(self, model: str) -> Any:
+        """Return the gauge of one model's requests at engines."""
+        return self._inflight.labels(model)
+
+    def retried(self, reason: str) -> None:
+        """Count an attempt that failed and was followed by another."""
+        self._retries.labels(reason).inc()
+
+    def finished(self, exchange: Exchange, ended: float) -> None:
+        """Add one finished request. `ended` is monotonic seconds."""
+        model = exchange.target.name if exchange.target is not None else ""
+        band = exchange.principal.band if exchange.principal is not None else exchange.band
+        self._requests.labels(model, str(exchange.status), band).inc()
+        self._add_tokens(exchange, model)
+        self._add_times(exchange, model, ended)
+        if exchange.principal is not None:
+            self._add_tenant(exchange, exchange.principal)
+
+    def _add_tokens(self, exchange: Exchange, model: str) -> None:
+        if exchange.usage is not None and model:
+            self._tokens.labels(model, "prompt").inc(exchange.usage.prompt_tokens)
+            self._tokens.labels(model, "completion").inc(exchange.usage.completion_tokens)
+
+    def _add_times(self, exchange: Exchange, model: str, ended: float) -> None:
+        if exchange.first_token is None or exchange.status >= 400:
+            return
+        self._ttft.labels(model, exchange.pool).observe(exchange.first_token - exchange.started)
+        completion = exchange.usage.completion_tokens if exchange.usage is not None else 0
+        streamed_s = ended - exchange.first_token
+        if completion > 1 and streamed_s > 0 and exchange.call is not None and exchange.call.is_stream:
+            self._tpot.labels(model, exchange.pool).observe(streamed_s / (completion - 1))
+            self._speed.labels(model, exchange.pool).observe((completion - 1) / streamed_s)
+
+    def _add_tenant(self, exchange: Exchange, principal: Principal) -> None:
+        tenant = principal.team_id
+        self._tenant_requests.labels(tenant, TENANT_OUTCOMES.get(exchange.outcome, exchange.outcome)).inc()
+        if exchange.usage is not None:
+            self._tenant_tokens.labels(tenant, "prompt").inc(exchange.usage.prompt_tokens)
+            self._tenant_tokens.labels(tenant, "completion").inc(exchange.usage.completion_tokens)
