@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-import sqlalchemy as sa
+from sqlalchemy import event
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -76,7 +76,7 @@ def _sqlite(url: URL, read_only: bool) -> AsyncEngine:
             cursor.execute("PRAGMA synchronous=FULL")
         cursor.close()
 
-    sa.event.listen(engine.sync_engine, "connect", prepare)
+    event.listen(engine.sync_engine, "connect", prepare)
     return engine
 
 

@@ -1,6 +1,6 @@
 """Which of the database's errors mean that the store cannot be asked now, and the sentence for each."""
 
-import sqlalchemy as sa
+from sqlalchemy import exc
 
 from llmgw.ports import StoreUnavailable
 
@@ -20,27 +20,28 @@ _SENTENCES = (
 )
 
 
-def as_word(error: BaseException) -> str:
+def is_locked(error: exc.SQLAlchemyError) -> bool:
+    """Return whether another process holds SQLite's lock, which is worth a wait."""
+    return "database is locked" in _word(error)
+
+
+def _word(error: BaseException) -> str:
     """Return the driver's own message, lower-case."""
     return str(getattr(error, "orig", None) or error).lower()
 
 
-def as_unavailable(error: sa.exc.SQLAlchemyError, store: str) -> StoreUnavailable | None:
+def as_unavailable(error: exc.SQLAlchemyError, store: str) -> StoreUnavailable | None:
     """Return the StoreUnavailable for an error that is the database's state, None for one that is the statement's."""
-    if isinstance(error, sa.exc.TimeoutError):
+    if isinstance(error, exc.TimeoutError):
         return StoreUnavailable(f"the store {store} has no connection free")
-    if not isinstance(error, sa.exc.DBAPIError) or isinstance(
-        error, (sa.exc.IntegrityError, sa.exc.ProgrammingError)
-    ):
+    if not isinstance(error, exc.DBAPIError) or isinstance(error, (exc.IntegrityError, exc.ProgrammingError)):
         return None
-    word = as_word(error)
+    word = _word(error)
     for part, sentence in _SENTENCES:
         if part in word:
             return StoreUnavailable(sentence.format(store=store))
-    if isinstance(error, (sa.exc.OperationalError, sa.exc.InterfaceError)) or error.connection_invalidated:
+    if isinstance(error, (exc.OperationalError, exc.InterfaceError)) or error.connection_invalidated:
         return StoreUnavailable(
             f"the store {store} does not answer: {word.splitlines()[0] if word else 'no reason'}"
         )
-    return (
-        StoreUnavailable(f"the store {store} failed: {word.splitlines()[0]}") if "malformed" in word else None
-    )
+    return None

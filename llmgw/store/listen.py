@@ -8,9 +8,7 @@ import contextlib
 from collections.abc import Callable
 
 import anyio
-import psycopg
 import sqlalchemy as sa
-import trio
 from anyio.abc import TaskStatus
 from msgspec import Struct
 
@@ -79,12 +77,7 @@ class Changes:
 
     async def _keep_listening(self) -> None:
         """Hold a LISTEN connection, and make another when it is lost; the poll goes on meanwhile."""
-        token = trio.lowlevel.current_trio_token()
-
-        def wake() -> None:
-            with contextlib.suppress(trio.RunFinishedError):
-                token.run_sync_soon(self._wake)
-
+        wake = self._store.waker(self._wake)
         while True:
             with contextlib.suppress(StoreUnavailable):
                 await self._store.on_loop(lambda: self._listen(wake))
@@ -95,6 +88,8 @@ class Changes:
 
     async def _listen(self, wake: Callable[[], None]) -> None:
         """Asyncio side: call `wake` for each notification until the connection ends."""
+        import psycopg  # a quarter of a second that SQLite need not pay
+
         try:
             connection = await psycopg.AsyncConnection.connect(self._store.libpq_address(), autocommit=True)
         except psycopg.Error:

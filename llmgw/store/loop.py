@@ -19,18 +19,19 @@ import asyncio
 import contextlib
 import enum
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import outcome
 import sqlalchemy as sa
 import trio
+from sqlalchemy import event, exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from llmgw.ports import StoreUnavailable
 from llmgw.store import engines, schema
-from llmgw.store.faults import as_unavailable, as_word
+from llmgw.store.faults import as_unavailable, is_locked
 from llmgw.store.url import shown, sqlite_path, store_url
 
 T = TypeVar("T")
@@ -127,6 +128,16 @@ class Store:
         """Await `work()` on the asyncio side; a cancellation cancels it there. For store/listen.py."""
         return await self._on_loop(work)
 
+    def waker(self, fn: Callable[[], None]) -> Callable[[], None]:
+        """Return a function for the asyncio side that has `fn` called on the calling Trio loop."""
+        token = trio.lowlevel.current_trio_token()
+
+        def wake() -> None:
+            with contextlib.suppress(trio.RunFinishedError):
+                token.run_sync_soon(fn)
+
+        return wake
+
     def libpq_address(self) -> str:
         """Return the address as libpq takes it, with its password; for store/listen.py."""
         return engines.libpq_address(self.url)
@@ -200,13 +211,13 @@ class Store:
         try:
             async with self._slot(lane):
                 return await self._transaction(unit, lane, fn, args)
-        except sa.exc.SQLAlchemyError as error:
+        except exc.SQLAlchemyError as error:
             if (away := as_unavailable(error, self.shown)) is not None:
                 raise away from None
             raise
 
     @contextlib.asynccontextmanager
-    async def _slot(self, lane: "_Lane") -> Any:
+    async def _slot(self, lane: "_Lane") -> AsyncIterator[None]:
         """Hold one of the lane's connections, waiting at most `wait_s` for it."""
         try:
             async with asyncio.timeout(self._wait_s):
@@ -222,8 +233,12 @@ class Store:
         self, unit: _Unit, lane: "_Lane", fn: Callable[..., T], args: tuple[Any, ...]
     ) -> T:
         async with lane.engine.connect() as connection:
-            await self._begin(unit, lane, connection)
+            if self.is_sqlite:
+                unit.driver = _Interruptible((await connection.get_raw_connection()).driver_connection)
+            connection.info["unit"] = unit
+            unit.phase = Phase.WORKING
             try:
+                await self._begin(connection, writes=lane.writes)
                 value = await connection.run_sync(fn, *args)
                 if unit.is_abandoned:
                     raise _Abandoned
@@ -235,41 +250,43 @@ class Store:
             await connection.commit()
             return value
 
-    async def _begin(self, unit: _Unit, lane: "_Lane", connection: AsyncConnection) -> None:
-        """Open the transaction. SQLite's write lock is asked for in short waits, so that leaving is prompt."""
+    async def _begin(self, connection: AsyncConnection, *, writes: bool) -> None:
+        """Open SQLite's transaction. The write lock is asked for in short waits, so that leaving is prompt."""
         if not self.is_sqlite:
-            unit.phase = Phase.WORKING
             return
-        unit.driver = _Interruptible((await connection.get_raw_connection()).driver_connection)
-        connection.info["unit"] = unit
-        word = "BEGIN IMMEDIATE" if lane.writes else "BEGIN"
         until = self._loop.time() + self._wait_s
         while True:
             try:
-                await connection.exec_driver_sql(word)
-                break
-            except sa.exc.OperationalError as error:
-                if "locked" not in as_word(error) or self._loop.time() >= until:
+                await connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+                return
+            except exc.OperationalError as error:
+                if not is_locked(error) or self._loop.time() >= until:
                     raise
                 await asyncio.sleep(_LOCK_RETRY_S)
-        unit.phase = Phase.WORKING
 
     async def _make_current(self) -> None:
         """Create or upgrade the schema, once; while that cannot be done every unit fails."""
         if self._is_current:
             return
         async with self._opening:
-            if self._is_current:
-                return
-            try:
-                async with self._write.engine.connect() as connection:
-                    if self.is_sqlite:
-                        await connection.exec_driver_sql("BEGIN IMMEDIATE")
-                    await connection.run_sync(schema.make_current, self.shown)
-                    await connection.commit()
-            except sa.exc.SQLAlchemyError as error:
-                raise as_unavailable(error, self.shown) or error from None
-            self._is_current = True
+            until = self._loop.time() + self._wait_s
+            while not self._is_current:
+                try:
+                    await self._look_at_schema()
+                except exc.SQLAlchemyError as error:
+                    if is_locked(error) and self._loop.time() < until:  # another process makes the same file
+                        await asyncio.sleep(_LOCK_RETRY_S)
+                        continue
+                    raise as_unavailable(error, self.shown) or error from None
+                self._is_current = True
+
+    async def _look_at_schema(self) -> None:
+        async with self._write.engine.connect() as connection:
+            if not await connection.run_sync(schema.is_current):
+                await connection.rollback()
+                await self._begin(connection, writes=True)
+                await connection.run_sync(schema.make_current, self.shown)
+                await connection.commit()
 
 
 class _Lane:
@@ -277,7 +294,7 @@ class _Lane:
 
     def __init__(self, engine: AsyncEngine, slots: int, writes: bool) -> None:
         self.engine, self.slots, self.writes = engine, asyncio.Semaphore(slots), writes
-        sa.event.listen(engine.sync_engine, "before_cursor_execute", _refuse_when_abandoned)
+        event.listen(engine.sync_engine, "before_cursor_execute", _refuse_when_abandoned)
 
 
 class _Interruptible:

@@ -29,11 +29,14 @@ class StoreTooNew(Refused):
     """A newer release brought the store to a schema this one does not know."""
 
 
+def is_current(connection: sa.Connection) -> bool:
+    """Return whether there is nothing to do. Takes no lock."""
+    return _revision(connection) == REVISIONS[-1]
+
+
 def make_current(connection: sa.Connection, shown: str) -> None:
     """Create or upgrade the schema inside the caller's transaction. Raises StoreTooNew, Refused."""
     if connection.dialect.name == "postgresql":
-        if _revision(connection) == REVISIONS[-1]:
-            return
         connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
         connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})"))
     found = _revision(connection)

@@ -59,7 +59,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text(), server_default="", nullable=False),
         sa.Column("by", sa.Text(), server_default="", nullable=False),
         sa.Column("at", sa.Double(), nullable=False),
-        sa.Column("drain", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("drain", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.PrimaryKeyConstraint("domain"),
     )
     op.create_table(
@@ -99,7 +99,7 @@ def upgrade() -> None:
         sa.Column("node", sa.Text(), nullable=False),
         sa.Column("by", sa.Text(), server_default="", nullable=False),
         sa.Column("at", sa.Double(), nullable=False),
-        sa.Column("drain", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("drain", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.PrimaryKeyConstraint("node"),
     )
     op.create_table(
@@ -182,7 +182,7 @@ def upgrade() -> None:
         sa.Column("request_id", sa.Text(), nullable=False),
         sa.Column("at", sa.Double(), nullable=False),
         sa.Column("endpoint", sa.Text(), server_default="", nullable=False),
-        sa.Column("stream", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("stream", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("key_id", sa.Text(), server_default="", nullable=False),
         sa.Column("kind", sa.Text(), server_default="", nullable=False),
         sa.Column("project_id", sa.Text(), server_default="", nullable=False),
@@ -196,7 +196,7 @@ def upgrade() -> None:
         sa.Column("external", sa.Text(), server_default="", nullable=False),
         sa.Column("prompt_tokens", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("completion_tokens", sa.BigInteger(), server_default="0", nullable=False),
-        sa.Column("tokens_estimated", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tokens_estimated", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("cost_micros", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("status", sa.Integer(), server_default="0", nullable=False),
         sa.Column("outcome", sa.Text(), server_default="", nullable=False),
@@ -205,7 +205,7 @@ def upgrade() -> None:
         sa.Column("latency_ms", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("end_user", sa.Text(), server_default="", nullable=False),
         sa.Column("tags", sa.Text(), server_default="", nullable=False),
-        sa.Column("cache_hit", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("cache_hit", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("guard_action", sa.Text(), server_default="", nullable=False),
         sa.Column("guard_policy", sa.Text(), server_default="", nullable=False),
         sa.Column("guard_category", sa.Text(), server_default="", nullable=False),

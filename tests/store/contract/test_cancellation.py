@@ -1,0 +1,168 @@
+"""Cancelled means rolled back, or committed and returned (architecture.md, section 4)."""
+
+import random
+import time
+
+import anyio
+import pytest
+import sqlalchemy as sa
+import trio
+
+from llmgw.store import nodes, tables
+from llmgw.store.loop import Store
+
+_FOREVER = {
+    "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000000000) SELECT max(i) FROM n",
+    "postgresql": "SELECT pg_sleep(100000)",
+}
+
+
+def _names(connection: sa.Connection) -> set[str]:
+    return {node.id for node in nodes.known(connection)}
+
+
+def test_rows_of_a_storm_of_cancelled_writes_are_those_of_the_calls_that_returned(address: str) -> None:
+    returned: set[str] = set()
+    cancelled: set[str] = set()
+    seed = random.Random(20261201)
+
+    def several_statements(connection: sa.Connection, name: str) -> str:
+        nodes.remember(connection, name, "10.0.0.1")
+        connection.execute(sa.select(sa.func.count()).select_from(tables.nodes)).scalar()
+        connection.execute(
+            tables.node_labels.insert(), [{"node": name, "key": f"k{i}", "value": ""} for i in range(20)]
+        )
+        return name
+
+    async def one(store: Store, name: str, patience_s: float) -> None:
+        with trio.move_on_after(patience_s):
+            try:
+                returned.add(await store.run(several_statements, name))
+            except trio.Cancelled:
+                cancelled.add(name)
+                raise
+
+    async def main() -> None:
+        async with Store(address, wait_s=30) as store:
+            for round_number in range(8):
+                async with trio.open_nursery() as nursery:
+                    for number in range(25):
+                        nursery.start_soon(one, store, f"n{round_number}-{number}", seed.random() ** 2 * 0.12)
+            with trio.fail_after(10):
+                there = await store.read(_names)
+                labels = await store.read(nodes.labels)
+        assert there == returned
+        assert {name for name, of_node in labels.items() if len(of_node) == 20} == returned
+        assert set(labels) == returned
+        assert cancelled
+        assert returned
+        assert not cancelled & returned
+
+    trio.run(main)
+
+
+def test_a_statement_that_runs_for_ever_ends_with_its_caller_and_holds_no_lock(address: str) -> None:
+    async def main() -> None:
+        async with Store(address) as store:
+            backend = "sqlite" if store.is_sqlite else "postgresql"
+
+            def write_then_hang(connection: sa.Connection) -> None:
+                nodes.remember(connection, "never", "10.0.0.1")
+                connection.execute(sa.text(_FOREVER[backend])).all()
+
+            with trio.move_on_after(0.2) as scope:
+                await store.run(write_then_hang)
+            assert scope.cancelled_caught
+            with trio.fail_after(5):
+                await store.run(nodes.remember, "after", "10.0.0.2")
+            assert await store.read(_names) == {"after"}
+
+    trio.run(main)
+
+
+def test_a_caller_that_leaves_between_two_statements_rolls_back(address: str) -> None:
+    async def main() -> None:
+        started = trio.Event()
+
+        async with Store(address) as store:
+            tell = store.waker(started.set)
+
+            def slow_python(connection: sa.Connection) -> None:
+                nodes.remember(connection, "a", "")
+                tell()
+                until = time.monotonic() + 0.2
+                while time.monotonic() < until:
+                    connection.execute(sa.select(1)).scalar()
+                nodes.remember(connection, "b", "")
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(store.run, slow_python)
+                await started.wait()
+                nursery.cancel_scope.cancel()
+            assert await store.read(_names) == set()
+
+    trio.run(main)
+
+
+def test_a_caller_that_leaves_while_it_waits_for_the_writer_writes_nothing(sqlite_address: str) -> None:
+    async def main() -> None:
+        async with Store(sqlite_address) as one, Store(sqlite_address) as other:
+            tell_started, go_on = trio.Event(), []
+
+            def hold(connection: sa.Connection) -> None:
+                nodes.remember(connection, "holder", "")
+                tell()
+                until = time.monotonic() + 10
+                while not go_on and time.monotonic() < until:
+                    connection.execute(sa.select(1)).scalar()
+
+            tell = one.waker(tell_started.set)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(one.run, hold)
+                await tell_started.wait()
+                for store in (one, other):
+                    with trio.move_on_after(0.1) as scope:
+                        await store.run(nodes.remember, "waiting", "")
+                    assert scope.cancelled_caught
+                go_on.append(True)
+            assert await other.read(_names) == {"holder"}
+
+    trio.run(main)
+
+
+def test_an_error_in_a_unit_rolls_it_back_and_reaches_the_caller(address: str) -> None:
+    class Odd(Exception):
+        pass
+
+    def fails(connection: sa.Connection) -> None:
+        nodes.remember(connection, "a", "")
+        raise Odd("no")
+
+    async def main() -> None:
+        async with Store(address) as store:
+            with pytest.raises(Odd):
+                await store.run(fails)
+            with pytest.raises(sa.exc.IntegrityError):
+                await store.run(
+                    lambda c: c.execute(
+                        tables.nodes.insert(), [{"id": "x", "address": "", "joined_at": 0}] * 2
+                    )
+                )
+            assert await store.read(_names) == set()
+
+    anyio.run(main, backend="trio")
+
+
+def test_a_closed_store_says_so() -> None:
+    from llmgw.ports import StoreUnavailable
+
+    async def main() -> None:
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            async with Store(f"{folder}/a.db") as store:
+                pass
+            with pytest.raises(StoreUnavailable, match="closed"):
+                await store.run(nodes.known)
+
+    trio.run(main)
