@@ -14,7 +14,6 @@ from llmgw.agent.shards import Shard
 from llmgw.agent.supervisor import Supervisor
 from llmgw.agent.weight_source import BadSource
 from llmgw.agent.weights import Weights
-from llmgw.config.refusal import Refused
 from llmgw.obs import log
 from llmgw.policy.engine_rules import unsafe_argument, unsafe_environment
 from llmgw.wire.agent import GPU, FetchProgress, LoraAdapter, ShardState

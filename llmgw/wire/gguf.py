@@ -92,7 +92,7 @@ def read_header(prefix: bytes, file_size_bytes: int | None = None) -> GGUFHeader
         raise NotGGUF(f"it is GGUF version {version if version < 1000 else 'of another byte order'}; versions 2 and 3 load")
     cursor.can_hold(tensor_count, 24, "tensors")
     cursor.can_hold(pair_count, 13, "metadata pairs")
-    metadata = {key: value for key, value in (_pair(cursor) for _ in range(pair_count))}
+    metadata: dict[str, Any] = dict(_pair(cursor) for _ in range(pair_count))
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or not 1 <= alignment <= 1 << 20:
         raise NotGGUF("its alignment makes no sense")
