@@ -129,7 +129,8 @@ class Request:
 class Responder(Protocol):
     """Where a handler puts its answer: whole with `respond`, or `start`, any number of `write`, `end`.
 
-    A header with a line break in it raises ValueError. A client that left cancels the caller; see ClientLeft.
+    The request's body is read before: what nobody has read by then is dropped. A header with a line break in it raises
+    ValueError. A client that left cancels the caller; see ClientLeft.
     """
 
     @property

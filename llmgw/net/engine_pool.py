@@ -1,0 +1,242 @@
+"""Requests to engines over kept HTTP/1.1 connections, with a deadline for each phase.
+
+Two rules are easy to get wrong. An engine may close a kept connection in the moment a request is sent on it: then, and
+only when no byte of an answer came, the request goes out once more on a fresh connection. And a caller that leaves early
+closes the socket at once, since the hang-up is the only way to tell an engine to stop computing (S-20); a connection
+returns to the pool after a whole answer and never else.
+
+The first-byte deadline runs until the first byte of the body: engines send their head long before a prefill ends.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import trio
+
+from llmgw.net.deadlines import Deadlines
+from llmgw.net.http_message import Headers
+from llmgw.net.socket_pipe import SocketPipe, WriteStalled
+from llmgw.net.upstream_errors import ConnectFailed, FirstByteTimeout, IdleTimeout, UpstreamBroken
+from llmgw.wire.http1 import Body, BrokenAnswer, End, Event, ResponseParser, StatusHead, encode_head
+
+# llama.cpp and uvicorn close a silent connection after 5 s; not to race them, ours are kept for less.
+KEEP_IDLE_S = 4.0
+MAX_IDLE_PER_ENDPOINT = 256
+
+
+class Endpoint(NamedTuple):
+    """Where an engine listens."""
+
+    host: str
+    port: int
+
+
+class _Kept(NamedTuple):
+    pipe: SocketPipe
+    until: float
+
+
+class EngineAnswer:
+    """One engine's answer. Its body is read once, by `chunks` or `read`."""
+
+    def __init__(self, pipe: SocketPipe, deadlines: Deadlines) -> None:
+        self._pipe = pipe
+        self._deadlines = deadlines
+        self._first_byte_by = trio.current_time() + deadlines.first_byte_s
+        self._parser = ResponseParser()
+        self._ahead: list[Event] = []
+        self._has_body_bytes = False
+        self.has_any_bytes = False
+        self._keeps_alive = False
+        self.is_reusable = False
+        self.status = 0
+        self.headers = Headers()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it was received, as its framing says."""
+        return self._parser.is_whole
+
+    async def ask(self, message: bytes) -> None:
+        """Send a request and wait for status and headers. Raises UpstreamError."""
+        first_byte_s = self._deadlines.first_byte_s
+        try:
+            await self._pipe.write_all(message, first_byte_s)
+        except WriteStalled:
+            raise FirstByteTimeout(f"the engine took no more of the request for {first_byte_s:g} s") from None
+        except OSError:
+            pass  # An engine may refuse and close before it has read all; its answer is then still there to read.
+        await self._read_head()
+
+    async def _read_head(self) -> None:
+        while not self.status:
+            events = await self._receive()
+            for at, event in enumerate(events):
+                if isinstance(event, StatusHead):
+                    self.status, self.headers = event.status, Headers(event.fields)
+                    self._keeps_alive = event.keeps_alive
+                    self._ahead = events[at + 1 :]
+                    break
+        encoding = self.headers.get("content-encoding", "identity")
+        if encoding != "identity":
+            raise self._broken(f"the engine's answer is encoded as {encoding}, which it was not asked for")
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives: what one read brought, joined. Raises UpstreamError when it breaks off."""
+        events = self._ahead
+        self._ahead = []
+        while True:
+            pieces = [event.data for event in events if isinstance(event, Body)]
+            if pieces:
+                self._has_body_bytes = True
+                yield pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if self._parser.is_whole:
+                self.is_reusable = self._keeps_alive and any(isinstance(event, End) for event in events)
+                return
+            events = await self._receive()
+
+    async def read(self, limit_bytes: int) -> bytes:
+        """Return the whole body. Raises UpstreamBroken when it is larger than the limit."""
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in self.chunks():
+            size += len(piece)
+            if size > limit_bytes:
+                raise self._broken(f"the engine's answer is larger than {limit_bytes} bytes")
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def _receive(self) -> list[Event]:
+        """Return what the next read completes. At a right end of the connection: nothing, and the answer is whole."""
+        first = not self._has_body_bytes
+        deadline = self._first_byte_by if first else trio.current_time() + self._deadlines.idle_s
+        data = b""
+        with trio.move_on_at(deadline) as scope:
+            try:
+                data = await self._pipe.read()
+            except OSError:
+                data = b""
+        if scope.cancelled_caught:
+            if first:
+                raise FirstByteTimeout(f"the engine sent nothing for {self._deadlines.first_byte_s:g} s")
+            raise IdleTimeout(f"the engine fell silent for {self._deadlines.idle_s:g} s")
+        if not data:
+            if self._parser.finish():
+                return []
+            ended = "in the middle of its answer" if self._has_body_bytes else "before it answered"
+            raise self._broken(f"the engine closed the connection {ended}")
+        self.has_any_bytes = True
+        try:
+            return self._parser.feed(data)
+        except BrokenAnswer as broken:
+            raise self._broken(f"the engine did not answer in proper HTTP: {broken}") from None
+
+    def _broken(self, reason: str) -> UpstreamBroken:
+        return UpstreamBroken(reason, before_first_byte=not self._has_body_bytes)
+
+
+class EnginePool:
+    """Connections to engines, kept by endpoint. Closing it closes those that are idle."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Endpoint, list[_Kept]] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for endpoint in list(self._kept):
+            self.forget(endpoint)
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """Close the idle connections to an endpoint that is gone."""
+        for kept in self._kept.pop(endpoint, ()):
+            kept.pipe.close()
+
+    @asynccontextmanager
+    async def request(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        path: str,
+        headers: Sequence[tuple[str, str]],
+        body: bytes,
+        deadlines: Deadlines,
+    ) -> AsyncIterator[EngineAnswer]:
+        """Send a request and yield its answer once the head is there. Raises UpstreamError, also from the answer.
+
+        Host, Content-Length, and Accept-Encoding are added. An early way out of the block closes the connection.
+        """
+        message = _request_head(endpoint, method, path, headers, body) + body
+        pipe = self._take(endpoint)
+        answer: EngineAnswer | None = None
+        try:
+            if pipe is not None:
+                answer = EngineAnswer(pipe, deadlines)
+                try:
+                    await answer.ask(message)
+                except UpstreamBroken:
+                    if answer.has_any_bytes:
+                        raise
+                    pipe.close()
+                    pipe = None
+            if pipe is None or answer is None:
+                pipe = await _connect(endpoint, deadlines.connect_s)
+                answer = EngineAnswer(pipe, deadlines)
+                await answer.ask(message)
+            yield answer
+        finally:
+            if pipe is not None:
+                self._give_back(endpoint, pipe, answer)
+
+    def _take(self, endpoint: Endpoint) -> SocketPipe | None:
+        """Return a kept connection that is still good, the one used last first: the others may then grow old."""
+        self._drop_old()
+        kept = self._kept.get(endpoint)
+        while kept:
+            pipe = kept.pop().pipe
+            if pipe.is_idle():
+                return pipe
+            pipe.close()
+        return None
+
+    def _give_back(self, endpoint: Endpoint, pipe: SocketPipe, answer: EngineAnswer | None) -> None:
+        kept = self._kept.setdefault(endpoint, [])
+        if answer is not None and answer.is_reusable and len(kept) < MAX_IDLE_PER_ENDPOINT:
+            kept.append(_Kept(pipe, trio.current_time() + KEEP_IDLE_S))
+        else:
+            pipe.close()
+
+    def _drop_old(self) -> None:
+        now = trio.current_time()
+        for endpoint, kept in list(self._kept.items()):
+            while kept and kept[0].until < now:
+                kept.pop(0).pipe.close()
+            if not kept:
+                del self._kept[endpoint]
+
+
+def _request_head(
+    endpoint: Endpoint, method: str, path: str, headers: Sequence[tuple[str, str]], body: bytes
+) -> bytes:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    ours = [("host", f"{host}:{endpoint.port}"), ("accept-encoding", "identity")]
+    if body or method not in ("GET", "HEAD"):
+        ours.append(("content-length", str(len(body))))
+    return encode_head(f"{method} {path} HTTP/1.1", [*ours, *headers])
+
+
+async def _connect(endpoint: Endpoint, connect_s: float) -> SocketPipe:
+    stream: trio.SocketStream | None = None
+    with trio.move_on_after(connect_s):
+        try:
+            stream = await trio.open_tcp_stream(endpoint.host, endpoint.port)
+        except OSError:
+            raise ConnectFailed("the engine does not accept connections") from None
+    if stream is None:
+        raise ConnectFailed(f"the engine did not accept a connection within {connect_s:g} s")
+    return SocketPipe(stream)
