@@ -79,7 +79,13 @@ def list_keys(connection: sa.Connection, project: str | None = None, *, every: b
 
 def revoke(connection: sa.Connection, named: str, by: Actor) -> KeyRow:
     """End a key named by its text, id or prefix; return it as it is now. Doing it again changes nothing."""
-    before = rows.find(connection, _sought(named))
+    sought = _sought(named)
+    try:
+        before = rows.find(connection, sought)
+    except Refused as refusal:
+        if sought == named:
+            raise
+        raise Refused(refusal.status, "nobody has that key; `llmgw keys list --all` shows those there are") from None
     after = rows.revoke(connection, before.id, by.name)
     changed = before.revoked_at is None
     _audit(connection, by, "key.revoke", after, after={"revoked_at": after.revoked_at} if changed else {})

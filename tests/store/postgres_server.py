@@ -6,11 +6,12 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
 import psycopg
+
+from tests.waiting import until
 
 
 class PostgresServer:
@@ -64,20 +65,26 @@ class PostgresServer:
             f"port={self.port}",
             "unix_socket_directories=",
             "fsync=off",
+            "log_statement=all",
         )
         command = [self._install / "bin/postgres", "-D", str(self._data)]
         for setting in settings:
             command += ["-c", setting]
         self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, **self._how())
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                psycopg.connect(self.address("postgres"), connect_timeout=2).close()
-                return
-            except psycopg.OperationalError:
-                assert self._process.poll() is None, (self.folder / "log").read_text()
-                assert time.monotonic() < deadline, (self.folder / "log").read_text()
-                time.sleep(0.05)
+        until(self._answers, 30, "PostgreSQL")
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self.folder / "log").read_text()
+        try:
+            psycopg.connect(self.address("postgres"), connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def log(self) -> str:
+        """Return what the server wrote, every statement with its parameters included."""
+        return (self.folder / "log").read_text("utf-8", "replace")
 
     def kill(self) -> None:
         """End it at once: its connections break, what was committed stays."""

@@ -1,15 +1,20 @@
-"""Cancelled means rolled back, or committed and returned (architecture.md, section 4)."""
+"""The store's loop, on both databases: what cancelled means (architecture.md, section 4), and a store that is away."""
 
 import random
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import anyio
 import pytest
 import sqlalchemy as sa
 import trio
 
+from llmgw.ports import StoreUnavailable
 from llmgw.store import nodes, tables
 from llmgw.store.loop import Store
+from tests.store.postgres_server import PostgresServer
 
 _FOREVER = {
     "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000000000) SELECT max(i) FROM n",
@@ -153,16 +158,86 @@ def test_an_error_in_a_unit_rolls_it_back_and_reaches_the_caller(address: str) -
     anyio.run(main, backend="trio")
 
 
-def test_a_closed_store_says_so() -> None:
-    from llmgw.ports import StoreUnavailable
+def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Store(str(tmp_path / "a.db")) as store:
+            pass
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await store.run(nodes.known)
+
+    trio.run(main)
+
+
+def test_a_postgresql_that_is_killed_is_away_at_once_and_heals(
+    postgres: PostgresServer, postgres_address: str
+) -> None:
+    async def main() -> None:
+        async with Store(postgres_address) as store:
+            await store.run(nodes.remember, "before", "")
+            await trio.to_thread.run_sync(postgres.kill)
+            try:
+                for _ in range(3):
+                    with trio.fail_after(5), pytest.raises(StoreUnavailable):
+                        await store.run(nodes.remember, "during", "")
+            finally:
+                await trio.to_thread.run_sync(postgres.start)
+            await store.run(nodes.remember, "after", "")
+            assert {node.id for node in await store.read(nodes.known)} == {"before", "after"}
+
+    trio.run(main)
+
+
+_OTHER = """
+import sys, anyio
+from llmgw.store.loop import Store
+from llmgw.store import nodes
+async def main():
+    async with Store(sys.argv[1], wait_s=60) as store:
+        for number in range(150):
+            await store.run(nodes.remember, f"other-{number}", "")
+anyio.run(main, backend="trio")
+"""
+
+
+def test_two_processes_write_one_file(address: str) -> None:
+    """Neither loses a write nor fails for the other's lock, a new file's first second included."""
+    other = subprocess.Popen([sys.executable, "-c", _OTHER, address])
 
     async def main() -> None:
-        import tempfile
+        async with Store(address, wait_s=60) as store:
+            for number in range(150):
+                await store.run(nodes.remember, f"mine-{number}", "")
+            assert await trio.to_thread.run_sync(other.wait, 60) == 0
+            names = {node.id for node in await store.read(nodes.known)}
+        assert names == {f"{who}-{number}" for who in ("mine", "other") for number in range(150)}
 
-        with tempfile.TemporaryDirectory() as folder:
-            async with Store(f"{folder}/a.db") as store:
-                pass
-            with pytest.raises(StoreUnavailable, match="closed"):
-                await store.run(nodes.known)
+    try:
+        trio.run(main)
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_waiting_for_a_busy_store_ends_with_a_sentence(sqlite_address: str) -> None:
+    async def main() -> None:
+        started, release = trio.Event(), []
+        async with Store(sqlite_address, wait_s=0.2) as one, Store(sqlite_address, wait_s=0.2) as other:
+            tell = one.waker(started.set)
+
+            def hold(connection: sa.Connection) -> None:
+                nodes.remember(connection, "holder", "")
+                tell()
+                while not release:
+                    connection.execute(sa.select(1)).scalar()
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(one.run, hold)
+                await started.wait()
+                with pytest.raises(StoreUnavailable, match="busy"):
+                    await one.run(nodes.remember, "a", "")
+                with pytest.raises(StoreUnavailable, match="locked by another process"):
+                    await other.run(nodes.remember, "a", "")
+                assert await other.read(nodes.known) == []
+                release.append(True)
 
     trio.run(main)
