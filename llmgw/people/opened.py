@@ -8,7 +8,7 @@ import anyio
 
 from llmgw.config.refusal import Refused
 from llmgw.ports import AuditEvent, StoreUnavailable
-from llmgw.store import audit
+from llmgw.store import audit, engines
 from llmgw.store.loop import Store
 from llmgw.store.url import sqlite_path, store_url
 
@@ -53,6 +53,8 @@ def _become_owner(address: str) -> None:
             f"there is no store at {path} ({error.strerror}); start llmgw once, or name the store with --store",
         ) from None
     if os.geteuid() == 0 and owner.st_uid != 0:
+        engines.import_all()
+        anyio.run(anyio.sleep, 0, backend="trio")  # imports trio and its clock before root's folders close
         os.setgroups([])
         os.setgid(owner.st_gid)
         os.setuid(owner.st_uid)

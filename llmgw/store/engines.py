@@ -42,6 +42,14 @@ def prepare_file(url: URL) -> None:
         raise Refused(400, f"the store {path} cannot be opened: {error.strerror}") from None
 
 
+def import_all() -> None:
+    """Import what an SQLite store needs later, for a process that is about to give up the right to read its code."""
+    import alembic.runtime.environment
+    import alembic.script  # noqa: F401
+
+    create_async_engine("sqlite+aiosqlite://")
+
+
 def writer(url: URL, pool_size: int) -> AsyncEngine:
     """Return the engine for units that may write."""
     if url.get_backend_name() == "sqlite":
