@@ -54,7 +54,7 @@ def agent_settings(layout: Layout, ports: Ports, engine: Path, account: str | No
     settings: dict[str, Any] = {
         "node_id": NODE_ID,
         "servers": [f"https://{HOST}:{ports.agent}"],
-        "tls": _tls(layout, "node"),
+        "tls": _tls(layout, f"agent-{NODE_ID}"),
         "mgmt_addr": HOST,
         "heartbeat_interval": "2s",
         "engines_dir": str(layout.engines),
@@ -80,10 +80,11 @@ def addresses(layout: Layout, ports: Ports) -> dict[str, Any]:
 
 
 def _tls(layout: Layout, side: str) -> dict[str, str]:
+    """Name the files as `pki` writes them."""
     return {
-        "ca": str(layout.secrets / "ca.crt"),
-        "cert": str(layout.secrets / f"{side}.crt"),
-        "key": str(layout.secrets / f"{side}.key"),
+        "ca": str(layout.secrets / "ca.pem"),
+        "cert": str(layout.secrets / f"{side}.pem"),
+        "key": str(layout.secrets / f"{side}-key.pem"),
     }
 
 
