@@ -9,7 +9,17 @@ from collections.abc import Callable
 
 import anyio
 
-from llmgw.ports import Fleet, Found, GatewaySettings, KeyLookup, LeaseAsk, LeaseGrant, Report, Snapshot, UsageSink
+from llmgw.ports import (
+    Fleet,
+    Found,
+    GatewaySettings,
+    KeyLookup,
+    LeaseAsk,
+    LeaseGrant,
+    Report,
+    Snapshot,
+    UsageSink,
+)
 
 LOOK_EVERY_S = 0.1
 LEASE_VALID_S = 5.0

@@ -16,7 +16,9 @@ LONGEST_NAME = 256
 CLIENT_GONE = 499
 
 
-def cost_micros(prompt_tokens: int, completion_tokens: int, prompt_per_1k: int, completion_per_1k: int) -> int:
+def cost_micros(
+    prompt_tokens: int, completion_tokens: int, prompt_per_1k: int, completion_per_1k: int
+) -> int:
     """Return (prompt*p + completion*c)/1000, rounded half up, in micro-units."""
     return (prompt_tokens * prompt_per_1k + completion_tokens * completion_per_1k + 500) // 1000
 

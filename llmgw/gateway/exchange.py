@@ -13,7 +13,6 @@ from llmgw.net.http_message import Request, Responder
 from llmgw.ports import GatewaySettings, Principal
 from llmgw.wire.canonical import Call, Usage
 
-
 STREAM_HEADERS = (
     ("content-type", "text/event-stream"),
     ("cache-control", "no-cache"),
@@ -53,6 +52,7 @@ class Exchange:
     band: str = "silver"
     error_code: str = ""
     is_mid_write: bool = False
+    is_answered: bool = False
 
     def saw_token(self) -> None:
         """Note that a piece of the answer came from the engine: the first sets the time to first token."""

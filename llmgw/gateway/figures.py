@@ -28,10 +28,16 @@ class Figures:
             "llmgw_ttft_seconds", "Time to the first token.", ("model", "pool"), buckets=TTFT_BUCKETS
         )
         self._tpot = metrics.histogram(
-            "llmgw_tpot_seconds", "Time per output token after the first.", ("model", "pool"), buckets=TPOT_BUCKETS
+            "llmgw_tpot_seconds",
+            "Time per output token after the first.",
+            ("model", "pool"),
+            buckets=TPOT_BUCKETS,
         )
         self._speed = metrics.histogram(
-            "llmgw_output_tokens_per_second", "Output tokens a second.", ("model", "pool"), buckets=TOKENS_PER_SECOND_BUCKETS
+            "llmgw_output_tokens_per_second",
+            "Output tokens a second.",
+            ("model", "pool"),
+            buckets=TOKENS_PER_SECOND_BUCKETS,
         )
         self._tenant_requests = metrics.counter(
             "llmgw_tenant_requests_total", "Requests of a tenant, by outcome.", ("tenant", "outcome")

@@ -52,4 +52,3 @@ class Leases:
         renewed = _Held(grant.units, self._clock() + grant.valid_s, grant.unlimited)
         self._held.put(counter, renewed)
         return renewed
-

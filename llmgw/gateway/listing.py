@@ -13,7 +13,9 @@ async def answer_models(exchange: Exchange, names: Names, replicas: ReplicaTable
     await _answer(exchange, models_list(entries))
 
 
-async def answer_model(exchange: Exchange, wanted: str, names: Names, replicas: ReplicaTable) -> Refusal | None:
+async def answer_model(
+    exchange: Exchange, wanted: str, names: Names, replicas: ReplicaTable
+) -> Refusal | None:
     """Answer one model, by any of its names; 404 alike for one that is not there and one this key may not use."""
     target = names.target(wanted)
     if target is None or target.is_guard or not is_allowed(exchange.principal, target):

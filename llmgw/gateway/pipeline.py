@@ -39,7 +39,7 @@ from llmgw.gateway.stages.placeholder import answer_placeholder, is_placeholder
 from llmgw.gateway.stages.read_body import read_body
 from llmgw.gateway.stages.resolve import resolve
 from llmgw.net.engine_pool import EnginePool
-from llmgw.net.http_message import ClientFault, Pairs, Request, Responder
+from llmgw.net.http_message import ClientFault, ClientLeft, Pairs, Request, Responder
 from llmgw.obs.metrics import Metrics
 from llmgw.policy.routing.pick import RandomBelow
 from llmgw.ports import ControlPort
@@ -105,7 +105,9 @@ class Gateway:
         elif endpoint.kind in (Kind.MODELS, Kind.MODEL):
             await self._list(self._exchange(request, responder, endpoint))
         else:
-            await probe(endpoint.kind, responder, request_id(request.headers, new_id), self.feed, self.replicas)
+            await probe(
+                endpoint.kind, responder, request_id(request.headers, new_id), self.feed, self.replicas
+            )
 
     def on_fault(self, request: Request | None, fault: ClientFault) -> tuple[int, Pairs, bytes]:
         """Render a fault of the transport in OpenAI's shape; one of ours is logged under the id the client is told."""
@@ -139,14 +141,19 @@ class Gateway:
             refusal = await self._steps(exchange)
             if refusal is not None:
                 exchange.status, exchange.error_code = refusal.status, refusal.kind.code or ""
-                await self._refuse(exchange.responder, exchange.request_id, refusal, exchange.answer_headers())
+                await self._refuse(
+                    exchange.responder, exchange.request_id, refusal, exchange.answer_headers()
+                )
         except ClientFault as fault:
             exchange.status = fault.status
             await self._who_was_it(exchange)
             raise
         except anyio.get_cancelled_exc_class():
-            if exchange.status < 400:
+            if not exchange.is_answered and exchange.status < 400:
                 exchange.status = CLIENT_GONE if exchange.request.client_gone else SHUTTING_DOWN
+            raise
+        except ClientLeft:
+            exchange.status = CLIENT_GONE
             raise
         except Exception:
             exchange.status = 500
@@ -184,7 +191,9 @@ class Gateway:
         if refusal is None and exchange.endpoint.kind is Kind.MODELS:
             await answer_models(exchange, self.feed.names, self.replicas)
         elif refusal is None:
-            refusal = await answer_model(exchange, model_id(exchange.request.path), self.feed.names, self.replicas)
+            refusal = await answer_model(
+                exchange, model_id(exchange.request.path), self.feed.names, self.replicas
+            )
         if refusal is not None:
             await self._refuse(exchange.responder, exchange.request_id, refusal)
 

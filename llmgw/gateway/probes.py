@@ -8,10 +8,16 @@ from llmgw.gateway.routes import Kind
 from llmgw.net.http_message import Responder
 
 
-async def probe(kind: Kind, responder: Responder, request_id: str, feed: Feed, replicas: ReplicaTable) -> None:
+async def probe(
+    kind: Kind, responder: Responder, request_id: str, feed: Feed, replicas: ReplicaTable
+) -> None:
     """Answer 200 where the fact holds, else 503; the body says it in a word."""
     is_so, word = state(kind, feed, replicas)
-    headers = [("x-request-id", request_id), ("content-type", "application/json"), ("cache-control", "no-store")]
+    headers = [
+        ("x-request-id", request_id),
+        ("content-type", "application/json"),
+        ("cache-control", "no-store"),
+    ]
     await responder.respond(200 if is_so else 503, headers, msgspec.json.encode({"status": word}))
 
 

@@ -67,7 +67,9 @@ def unknown_path(path: str) -> Refusal:
 
 def no_such_model(model: str) -> Refusal:
     """404: `/v1/models/ID` of a model that is not there for this caller, and guard models whoever asks."""
-    return Refusal(kinds.NOT_FOUND, f"The model '{model}' does not exist or is not available to you.", "model")
+    return Refusal(
+        kinds.NOT_FOUND, f"The model '{model}' does not exist or is not available to you.", "model"
+    )
 
 
 def wrong_method(method: str, path: str, allowed: str) -> Refusal:

@@ -8,6 +8,9 @@ An engine's own words reach the client only as a refusal of the request (4xx), s
 key for it, not the client's, so they count as a broken engine.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
 import anyio
 import anyio.to_thread
 import msgspec
@@ -81,6 +84,8 @@ class Relay:
                 attempt = await self._answer(exchange, answer)
         except UpstreamError as error:
             attempt = _broken(error)
+        if exchange.is_answered:
+            return None
         if attempt is None or not exchange.responder.started:
             return attempt
         await end_with_error(exchange, attempt.refusal)
@@ -113,23 +118,30 @@ class Relay:
         assert exchange.call is not None
         parser, reader = SSEParser(), StreamReader(exchange.call, exchange.asked)
         try:
-            async for data in answer.chunks():
+            async with aclosing(answer.chunks()) as chunks:
+                attempt = await self._events(exchange, chunks, parser, reader)
+        finally:
+            if reader.has_output or reader.is_done:
+                exchange.usage = reader.usage()
+        if attempt is None and not reader.is_done:
+            return Attempt("truncated", upstream_error("the engine ended the stream before its end."))
+        return attempt
+
+    async def _events(
+        self, exchange: Exchange, chunks: AsyncIterator[bytes], parser: SSEParser, reader: StreamReader
+    ) -> Attempt | None:
+        """Pass events on until the engine ends. The client has its end before the engine's: that is only waited for,
+        and not long, so that the connection can be kept."""
+        with anyio.CancelScope() as rest:
+            async for data in chunks:
+                if exchange.is_answered:
+                    continue
                 attempt = await self._pass_on(exchange, parser, reader, data)
                 if attempt is not None:
                     return attempt
                 if reader.is_done:
-                    break
-        finally:
-            if reader.has_output:
-                exchange.usage = reader.usage()
-        if not reader.is_done:
-            return Attempt("truncated", upstream_error("the engine ended the stream before its end."))
-        exchange.usage = reader.usage()
-        exchange.status = 200
-        await exchange.responder.end()
-        with anyio.move_on_after(DRAIN_S):
-            async for _ in answer.chunks():
-                pass
+                    await _end(exchange)
+                    rest.deadline = anyio.current_time() + DRAIN_S
         return None
 
     async def _pass_on(
@@ -160,15 +172,22 @@ class Relay:
 
 
 async def _respond(exchange: Exchange, read: Answer) -> None:
-    exchange.status = 200
     headers = [*exchange.answer_headers(), ("content-type", "application/json")]
     await exchange.responder.respond(200, headers, read.body)
+    exchange.status, exchange.is_answered = 200, True
+
+
+async def _end(exchange: Exchange) -> None:
+    await exchange.responder.end()
+    exchange.status, exchange.is_answered = 200, True
 
 
 def _broken(error: UpstreamError) -> Attempt:
     reason = error.reason.rstrip(".")
     if isinstance(error, FirstByteTimeout):
-        return Attempt("first_byte_timeout", timed_out(f"The engine did not answer in time: {reason}."), is_final=True)
+        return Attempt(
+            "first_byte_timeout", timed_out(f"The engine did not answer in time: {reason}."), is_final=True
+        )
     if isinstance(error, IdleTimeout):
         return Attempt("idle_timeout", timed_out(f"The engine stopped answering: {reason}."), is_final=True)
     if isinstance(error, ConnectFailed):

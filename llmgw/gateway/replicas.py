@@ -54,7 +54,9 @@ class ReplicaTable:
         for route in routes:
             self._by_model.setdefault(route.model, []).append(route)
             self._live.setdefault(route.id, _Live())
-        for replica_id in [key for key, live in self._live.items() if key not in self._routes and not live.inflight]:
+        for replica_id in [
+            key for key, live in self._live.items() if key not in self._routes and not live.inflight
+        ]:
             del self._live[replica_id]
 
     def routes(self) -> tuple[ReplicaRoute, ...]:
@@ -137,7 +139,9 @@ class ReplicaTable:
 
     def last_used(self) -> dict[str, float]:
         """Return replica id to the Unix time it was last used, of those used at all."""
-        return {key: live.last_used_unix for key, live in self._live.items() if live.last_used_unix is not None}
+        return {
+            key: live.last_used_unix for key, live in self._live.items() if live.last_used_unix is not None
+        }
 
     def take_failed_connects(self) -> dict[str, int]:
         """Return the failed connections since the last call."""

@@ -113,7 +113,9 @@ class Scraper:
         deadlines = Deadlines(connect_s=deadline_s, first_byte_s=deadline_s, idle_s=deadline_s)
         endpoint = Endpoint(route.host, route.port)
         try:
-            async with self._pool.request(endpoint, "GET", route.metrics_path, headers, b"", deadlines) as answer:
+            async with self._pool.request(
+                endpoint, "GET", route.metrics_path, headers, b"", deadlines
+            ) as answer:
                 page = await answer.read(LARGEST_PAGE_BYTES)
                 return page if answer.status == 200 else None
         except UpstreamError:

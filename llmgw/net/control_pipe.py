@@ -25,8 +25,8 @@ from llmgw.wire.control_port import (
     Frames,
     Lease,
     Leased,
-    Lookup,
     LookedUp,
+    Lookup,
     Noted,
     Reported,
     decode_answer,
@@ -135,7 +135,9 @@ def _unpack(answer: Answer | None, expected: type[T]) -> T:
         raise StoreUnavailable(answer.sentence)
     if answer is None:
         raise ControlLost("The control process is not reachable.")
-    raise ControlFault(answer.sentence if isinstance(answer, Failed) else f"The answer {answer!r} fits no such call.")
+    raise ControlFault(
+        answer.sentence if isinstance(answer, Failed) else f"The answer {answer!r} fits no such call."
+    )
 
 
 class ControlServer:
@@ -182,7 +184,9 @@ class ControlServer:
         except StoreUnavailable as away:
             self._outbox.send_nowait(Away(message.call, str(away)))
         except Exception as fault:  # the supervisor of a call: one bad call must not end its neighbours
-            self._outbox.send_nowait(Failed(message.call, f"{type(fault).__name__} in the control process: {fault}"))
+            self._outbox.send_nowait(
+                Failed(message.call, f"{type(fault).__name__} in the control process: {fault}")
+            )
         finally:
             del self._running[message.call]
 

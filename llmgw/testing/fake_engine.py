@@ -133,7 +133,11 @@ def _whole(request: Received, text: str, prompt: int, completion: int) -> bytes:
         "created": 1,
         "model": MODEL,
         "choices": [choice],
-        "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion},
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+        },
     }
     return json.dumps(answer, ensure_ascii=False).encode()
 
@@ -148,7 +152,9 @@ def says(status: int, message: str) -> Act:
     """Answer an error in OpenAI's shape."""
 
     async def act(stage: Stage) -> None:
-        await stage.whole(status, json.dumps({"error": {"code": status, "message": message, "type": "x"}}).encode())
+        await stage.whole(
+            status, json.dumps({"error": {"code": status, "message": message, "type": "x"}}).encode()
+        )
 
     return act
 
@@ -189,7 +195,9 @@ def dies_after(words: int) -> Act:
 
 async def dies_within_a_whole_answer(stage: Stage) -> None:
     """Close before all of the announced length is there."""
-    await stage.send(b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 5000\r\n\r\n{"choices":[')
+    await stage.send(
+        b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 5000\r\n\r\n{"choices":['
+    )
 
 
 async def hangs(stage: Stage) -> None:

@@ -125,7 +125,9 @@ class Frames:
         while len(self._held) - start >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._held, start)
             if length > LARGEST_FRAME_BYTES:
-                raise BadFrame(f"A frame of {length} bytes on the control port; at most {LARGEST_FRAME_BYTES} are taken.")
+                raise BadFrame(
+                    f"A frame of {length} bytes on the control port; at most {LARGEST_FRAME_BYTES} are taken."
+                )
             end = start + _LENGTH.size + length
             if end > len(self._held):
                 break

@@ -27,7 +27,9 @@ from llmgw.testing.memory_fleet import MemoryFleet, MemoryKeys, MemoryUsage
 PRINCIPAL = Principal("key-1", "project", "ab" * 32, "org", "team", "project", "", models=("a", "b"))
 MODEL = ModelRoute("a", "serving", 1, aliases=("x",), adapter_scales=(0.5,), adapters=("l",))
 REPLICA = ReplicaRoute("r-1", "a", "cpu", "llamacpp", "127.0.0.1", 20000, "secret", "a", "/metrics")
-ROW = UsageRow("u-1", "rid", 12.5, "chat.completions", True, "key-1", "project", "p", "t", "o", "", "a", ttft_ms=None)
+ROW = UsageRow(
+    "u-1", "rid", 12.5, "chat.completions", True, "key-1", "project", "p", "t", "o", "", "a", ttft_ms=None
+)
 
 
 class World:

@@ -20,7 +20,9 @@ MOST_TRIES = 3
 class Dispatch:
     """The step, with what it works on."""
 
-    def __init__(self, replicas: ReplicaTable, relay: Relay, figures: Figures, random_below: RandomBelow) -> None:
+    def __init__(
+        self, replicas: ReplicaTable, relay: Relay, figures: Figures, random_below: RandomBelow
+    ) -> None:
         self._replicas = replicas
         self._relay = relay
         self._figures = figures
@@ -32,7 +34,7 @@ class Dispatch:
         refusal: Refusal | None = None
         with anyio.move_on_after(total_s) as total:
             refusal = await self._tries(exchange)
-        if not total.cancelled_caught:
+        if not total.cancelled_caught or exchange.is_answered:
             return refusal
         late = timed_out(f"The answer was not complete after {round(total_s)} s.")
         if not exchange.responder.started:

@@ -49,7 +49,9 @@ def header_tags(headers: Headers) -> dict[str, str] | Refusal:
         for pair in filter(None, (part.strip() for part in value.split(","))):
             name, equals, text = pair.partition("=")
             if not equals:
-                return bad_request("The header x-llmgw-tags must be name=value pairs with commas between them.")
+                return bad_request(
+                    "The header x-llmgw-tags must be name=value pairs with commas between them."
+                )
             tags[name.strip()] = text.strip()
     return tags
 
@@ -57,7 +59,9 @@ def header_tags(headers: Headers) -> dict[str, str] | Refusal:
 def check_tags(tags: dict[str, str]) -> Refusal | None:
     """Refuse tags beyond the bounds of T-41."""
     if len(tags) > MOST_TAGS:
-        return bad_request(f"A request may have at most {MOST_TAGS} tags; this one has {len(tags)}.", "metadata")
+        return bad_request(
+            f"A request may have at most {MOST_TAGS} tags; this one has {len(tags)}.", "metadata"
+        )
     for name, value in tags.items():
         if not 1 <= len(name) <= LONGEST_TAG_NAME or len(value) > LONGEST_TAG_VALUE:
             message = f"A tag's name has 1 to {LONGEST_TAG_NAME} characters and its value at most {LONGEST_TAG_VALUE}."

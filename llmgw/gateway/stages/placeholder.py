@@ -13,6 +13,7 @@ from llmgw.gateway.stages.resolve import names_for
 from llmgw.wire.canonical import Operation
 from llmgw.wire.sse import encode
 
+
 def is_placeholder(exchange: Exchange) -> bool:
     """Return whether the model is the placeholder, on an endpoint that has a text to answer with."""
     return exchange.asked == PLACEHOLDER and exchange.endpoint.operation is not Operation.EMBEDDINGS

@@ -16,4 +16,6 @@ async def read_body(exchange: Exchange) -> Refusal | None:
 def is_json(headers: Headers) -> bool:
     """Return whether the body is announced as JSON; one that is not announced at all is taken for it."""
     media_type = (headers.get("content-type") or "application/json").partition(";")[0].strip().lower()
-    return media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json"))
+    return media_type == "application/json" or (
+        media_type.startswith("application/") and media_type.endswith("+json")
+    )

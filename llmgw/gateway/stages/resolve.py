@@ -30,7 +30,9 @@ def _fits(exchange: Exchange, target: Target) -> Refusal | None:
     serves_embeddings = EMBEDDINGS in target.model.capabilities
     if exchange.endpoint.operation is Operation.EMBEDDINGS:
         if not serves_embeddings:
-            return unsupported(f"The model '{exchange.asked}' does not serve embeddings; use a model that does.")
+            return unsupported(
+                f"The model '{exchange.asked}' does not serve embeddings; use a model that does."
+            )
     elif serves_embeddings:
         return unsupported(f"The model '{exchange.asked}' serves embeddings only; send it to /v1/embeddings.")
     return None
