@@ -52,9 +52,9 @@ def normalise(entry: str, has_tls: bool) -> Address:
 def _host_and_port(text: str, entry: str) -> tuple[str, int]:
     host, port = text, ""
     if text.startswith("["):
-        host, _, port = text[1:].partition("]")
-        if port and not port.startswith(":"):
-            raise Refused(400, f"server address {entry!r} cannot be read after its bracket")
+        host, bracket, port = text[1:].partition("]")
+        if not bracket or (port and not port.startswith(":")):
+            raise Refused(400, f"server address {entry!r} has a bracket that is not closed before the port")
         port = port[1:] if port else ""
     elif text.count(":") == 1:
         host, _, port = text.partition(":")

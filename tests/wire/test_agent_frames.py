@@ -21,7 +21,9 @@ def test_a_frame_is_a_zero_a_big_endian_length_and_the_document() -> None:
 
 
 @given(st.lists(st.binary(max_size=300), max_size=8), st.data())
-def test_documents_come_out_whole_however_the_bytes_are_cut(documents: list[bytes], data: st.DataObject) -> None:
+def test_documents_come_out_whole_however_the_bytes_are_cut(
+    documents: list[bytes], data: st.DataObject
+) -> None:
     wire = b"".join(frame(document) for document in documents)
     decoder = FrameDecoder()
     found: list[bytes] = []
