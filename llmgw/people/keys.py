@@ -85,7 +85,9 @@ def revoke(connection: sa.Connection, named: str, by: Actor) -> KeyRow:
     except Refused as refusal:
         if sought == named:
             raise
-        raise Refused(refusal.status, "nobody has that key; `llmgw keys list --all` shows those there are") from None
+        raise Refused(
+            refusal.status, "nobody has that key; `llmgw keys list --all` shows those there are"
+        ) from None
     after = rows.revoke(connection, before.id, by.name)
     changed = before.revoked_at is None
     _audit(connection, by, "key.revoke", after, after={"revoked_at": after.revoked_at} if changed else {})

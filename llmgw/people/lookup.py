@@ -19,7 +19,6 @@ class StoreKeyLookup:
     def __init__(self, store: Store, changes: Changes | None = None) -> None:
         self._store = store
         self.changes = changes or Changes(store)
-        self._is_away = False
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Watch the store until cancelled."""
@@ -30,9 +29,9 @@ class StoreKeyLookup:
         try:
             found = await self._store.read(keys.by_hash, key_hash)
         except StoreUnavailable:
-            self._is_away = True
+            self.changes.note(is_away=True)
             raise
-        self._is_away = False
+        self.changes.note(is_away=False)
         return found
 
     async def changed(self, epoch: int, store_away: bool) -> None:
@@ -46,4 +45,4 @@ class StoreKeyLookup:
 
     def store_away(self) -> bool:
         """Return whether the store could not be asked the last time anyone did."""
-        return self.changes.is_away or self._is_away
+        return self.changes.is_away

@@ -30,7 +30,8 @@ def insert(connection: sa.Connection, event: AuditEvent) -> None:
     """Append one event, with secrets struck out whatever the caller did."""
     row = msgspec.structs.asdict(event)
     row["at"] = row.pop("at_unix")
-    row["error"], row["target"] = struck_text(event.error), struck_text(event.target)
+    for name in ("actor", "action", "target", "error", "address"):
+        row[name] = struck_text(row[name])
     row["fields"] = _json([struck_text(name) for name in event.fields])
     row["before"], row["after"] = _json(struck(event.before)), _json(struck(event.after))
     connection.execute(audit_events.insert(), row)

@@ -22,3 +22,8 @@ def upsert(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> N
     rest = {name: value for name, value in row.items() if name not in keys}
     statement = insert(connection, table).values(row)
     connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=rest))
+
+
+def storable(text: str) -> str:
+    """Return `text` as both databases take it: PostgreSQL's text holds no NUL, and neither holds a lone surrogate."""
+    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")

@@ -58,10 +58,13 @@ class Changes:
         try:
             found = await self._store.read(_stand)
         except StoreUnavailable:
-            found = self.stand
-            self._set(found, is_away=True)
+            self.note(is_away=True)
             return
         self._set(found, is_away=False)
+
+    def note(self, *, is_away: bool) -> None:
+        """Take what somebody else's unit of work found out about the store."""
+        self._set(self.stand, is_away=is_away)
 
     async def changed(self, after: Stand, was_away: bool = False) -> Stand:
         """Wait until the stand or the store's absence differs from what the caller knows; return the stand."""

@@ -38,6 +38,7 @@ T = TypeVar("T")
 _INTERRUPT_AGAIN_S = 0.01
 _CLOSE_S = 10.0
 _LOCK_RETRY_S = 0.02
+_OPEN_AGAIN_S = 0.5
 
 
 class Phase(enum.Enum):
@@ -90,13 +91,18 @@ class Store:
         self._pool_size = 1 if self.is_sqlite else pool_size
         self._wait_s = wait_s if wait_s is not None else (5.0 if self.is_sqlite else 2.0)
         self._started = threading.Event()
+        self._broken: BaseException | None = None
         self._is_current = False
+        self._failed_opening: tuple[float, str] | None = None
 
     async def __aenter__(self) -> Self:
         engines.prepare_file(self.url)
         self._thread = threading.Thread(target=self._thread_main, name="store", daemon=True)
         self._thread.start()
-        await trio.to_thread.run_sync(self._started.wait)
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self._started.wait)
+        if self._broken is not None:
+            raise self._broken
         try:
             await self._on_loop(lambda: self._make_current())
         except StoreUnavailable as away:
@@ -189,7 +195,13 @@ class Store:
     # The asyncio side.
 
     def _thread_main(self) -> None:
-        asyncio.run(self._serve())
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._broken = error
+            raise
+        finally:
+            self._started.set()
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -265,28 +277,38 @@ class Store:
                 await asyncio.sleep(_LOCK_RETRY_S)
 
     async def _make_current(self) -> None:
-        """Create or upgrade the schema, once; while that cannot be done every unit fails."""
+        """Create or upgrade the schema, once. While that cannot be done every unit fails, those that waited at once."""
         if self._is_current:
             return
         async with self._opening:
+            if self._failed_opening is not None and self._loop.time() < self._failed_opening[0]:
+                raise StoreUnavailable(self._failed_opening[1])
             until = self._loop.time() + self._wait_s
             while not self._is_current:
                 try:
                     await self._look_at_schema()
+                    self._is_current = True
                 except exc.SQLAlchemyError as error:
                     if is_locked(error) and self._loop.time() < until:  # another process makes the same file
                         await asyncio.sleep(_LOCK_RETRY_S)
                         continue
-                    raise as_unavailable(error, self.shown) or error from None
-                self._is_current = True
+                    away = as_unavailable(error, self.shown)
+                    if away is None:
+                        raise
+                    self._failed_opening = (self._loop.time() + _OPEN_AGAIN_S, str(away))
+                    raise away from None
 
     async def _look_at_schema(self) -> None:
+        """Do what there is to do, and make the reader's connection: one that is made later could be cancelled."""
         async with self._write.engine.connect() as connection:
             if not await connection.run_sync(schema.is_current):
                 await connection.rollback()
                 await self._begin(connection, writes=True)
                 await connection.run_sync(schema.make_current, self.shown)
                 await connection.commit()
+        if self._read is not self._write:
+            async with self._read.engine.connect() as connection:
+                await connection.exec_driver_sql("SELECT 1")
 
 
 class _Lane:

@@ -1,8 +1,8 @@
 """The usage recorder (T-36): rows queue in memory and are written in batches, and no request ever waits for it.
 
-A full buffer drops the new row and counts it. A failed write keeps its batch at the head of the buffer and is tried
-again, more and more rarely up to two seconds. Rows wait here while the store is away; a kill -9 loses what is here, at
-most one flush interval of a store that answers.
+A full buffer drops the new row and counts it. A row that the database refuses is dropped alone. A failed write keeps
+its batch at the head of the buffer and is tried again, more and more rarely up to two seconds. Rows wait here while the
+store is away; a kill -9 loses what is here, at most one flush interval of a store that answers.
 """
 
 from collections import deque
@@ -11,6 +11,7 @@ from itertools import islice
 
 import anyio
 from anyio.abc import TaskStatus
+from sqlalchemy.exc import SQLAlchemyError
 
 from llmgw.ports import StoreUnavailable, UsageRow
 from llmgw.store import usage
@@ -103,11 +104,24 @@ class UsageRecorder:
                     self._warn(f"usage rows wait in memory: {away}")
                 self._is_away = True
                 return False
+            except SQLAlchemyError:
+                await self._write_singly(batch)
+            else:
+                self.written += len(batch)
             self._is_away = False
-            self.written += len(batch)
             for _ in batch:
                 self._rows.popleft()
         return True
+
+    async def _write_singly(self, batch: tuple[UsageRow, ...]) -> None:
+        """Write a batch of which the database refuses a row: without that row, which is dropped and counted."""
+        for row in batch:
+            try:
+                await self._store.run(usage.write, (row,))
+                self.written += 1
+            except SQLAlchemyError as error:
+                self.dropped += 1
+                self._warn(f"the store refused the usage row {row.id}: {type(error).__name__}")
 
     def _say_dropped(self) -> None:
         now = anyio.current_time()

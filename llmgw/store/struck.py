@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from llmgw.store.dialect import storable
+
 STRUCK = "***"
 _LONGEST = 2048
 _NAMES = ("password", "secret", "token", "key_material", "private_key", "api_key", "dsn", "authorization")
@@ -32,5 +34,5 @@ def struck(value: Any, name: str = "") -> Any:
 
 def struck_text(text: str) -> str:
     """Return one text with everything shaped like a secret struck out, cut at 2 KiB."""
-    clean = _SHAPES.sub(STRUCK, text)
+    clean = _SHAPES.sub(STRUCK, storable(text))
     return clean if len(clean) <= _LONGEST else clean[: _LONGEST - 1] + "…"

@@ -12,7 +12,7 @@ import msgspec
 import sqlalchemy as sa
 
 from llmgw.ports import UsageRow
-from llmgw.store.dialect import insert
+from llmgw.store.dialect import insert, storable
 from llmgw.store.tables import api_keys, usage, usage_5m
 
 SLICE = 50
@@ -43,14 +43,21 @@ def write(connection: sa.Connection, rows: Sequence[UsageRow]) -> int:
 
 def by_request_id(connection: sa.Connection, request_id: str) -> list[UsageRow]:
     """Return every row of one request id, oldest first: a client may choose the id, so there may be several."""
-    query = sa.select(usage).where(usage.c.request_id == request_id).order_by(usage.c.at, usage.c.id)
+    query = (
+        sa.select(usage).where(usage.c.request_id == storable(request_id)).order_by(usage.c.at, usage.c.id)
+    )
     return [_as_row(row._mapping) for row in connection.execute(query)]
 
 
 def _as_columns(row: UsageRow) -> dict[str, Any]:
     columns = msgspec.structs.asdict(row)
     columns["at"] = columns.pop("at_unix")
-    return {name: columns[name] for name in _ROW_COLUMNS}
+    return {name: _storable(columns[name]) for name in _ROW_COLUMNS}
+
+
+def _storable(value: Any) -> Any:
+    """A client chose some of these texts (`model`, `user`, the request id)."""
+    return storable(value) if isinstance(value, str) else value
 
 
 def _as_row(columns: Any) -> UsageRow:
@@ -61,7 +68,7 @@ def _as_row(columns: Any) -> UsageRow:
 
 def _sum_key(row: UsageRow) -> tuple[Any, ...]:
     start = int(row.at_unix // BUCKET_S) * BUCKET_S
-    return (start, row.org_id, row.team_id, row.project_id, row.user_id, row.key_id, row.model)
+    return (start, row.org_id, row.team_id, row.project_id, row.user_id, row.key_id, storable(row.model))
 
 
 def _counts(row: UsageRow) -> tuple[int, ...]:

@@ -29,6 +29,10 @@ def test_a_store_that_is_away_at_start_answers_unavailable_and_then_works(
             await trio.to_thread.run_sync(postgres.start)
         async with trio.open_nursery() as nursery:
             await nursery.start(lambda task_status: lookup.run(task_status=task_status))
+            with trio.fail_after(20):
+                while lookup.store_away():
+                    await lookup.changes.changed(lookup.changes.stand, was_away=True)
+                    await lookup.by_hash("00")
             key = await opened.run(keys.create, keys.NewKey(kind="service", hash="00", prefix="llmgw_000000"))
             found = await lookup.by_hash("00")
             assert found is not None

@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -239,5 +240,36 @@ def test_waiting_for_a_busy_store_ends_with_a_sentence(sqlite_address: str) -> N
                     await other.run(nodes.remember, "a", "")
                 assert await other.read(nodes.known) == []
                 release.append(True)
+
+    trio.run(main)
+
+
+def test_everyone_who_waits_for_a_store_that_is_away_is_told_together() -> None:
+    """Many units against a PostgreSQL that was never there: one attempt answers them all."""
+    attempts: list[int] = []
+
+    async def answer(stream: trio.SocketStream) -> None:
+        attempts.append(1)
+        await stream.aclose()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            listener, *_ = await nursery.start(partial(trio.serve_tcp, host="127.0.0.1"), answer, 0)
+            port = listener.socket.getsockname()[1]
+            async with Store(f"postgres://u@127.0.0.1:{port}/x") as store:
+                refused = []
+
+                async def ask() -> None:
+                    try:
+                        await store.read(nodes.known)
+                    except StoreUnavailable as away:
+                        refused.append(str(away))
+
+                async with trio.open_nursery() as asking:
+                    for _ in range(50):
+                        asking.start_soon(ask)
+                assert len(refused) == 50
+                assert len(attempts) < 10
+            nursery.cancel_scope.cancel()
 
     trio.run(main)

@@ -91,3 +91,23 @@ def test_a_recorder_that_is_stopped_writes_what_it_holds(address: str) -> None:
             assert len(await store.read(usage.by_request_id, "req-119")) == 1
 
     trio.run(main)
+
+
+def test_a_row_that_the_database_refuses_is_dropped_alone(postgres_address: str) -> None:
+    said: list[str] = []
+
+    async def main() -> None:
+        async with Store(postgres_address) as store:
+            recorder = UsageRecorder(store, warn=said.append)
+            for number in range(10):
+                recorder.put(usage_row(number, prompt_tokens=2**70 if number == 4 else 1))
+            async with trio.open_nursery() as nursery:
+                await nursery.start(lambda task_status: recorder.run(task_status=task_status))
+                await _until(lambda: recorder.waiting() == 0)
+                nursery.cancel_scope.cancel()
+            assert (recorder.written, recorder.dropped) == (9, 1)
+            assert await store.read(usage.by_request_id, "req-4") == []
+            assert len(await store.read(usage.by_request_id, "req-5")) == 1
+        assert "use-000004" in said[0]
+
+    trio.run(main)

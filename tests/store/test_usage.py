@@ -203,3 +203,17 @@ def test_killing_a_writing_process_loses_no_committed_row(address: str) -> None:
             assert sums == grouped
 
         anyio.run(main, said, backend="trio")
+
+
+def test_any_text_of_a_client_can_be_stored(address: str) -> None:
+    async def main() -> None:
+        odd = "a\x00b\ud800c"
+        rows = [usage_row(1, model=odd, end_user=odd, request_id=odd), usage_row(2, model="x" * 5000)]
+        async with Store(address) as store:
+            await store.run(usage.write, rows)
+            [found] = await store.read(usage.by_request_id, odd)
+            assert found.model == "a\N{REPLACEMENT CHARACTER}b?c"
+            sums, grouped, _ = await store.read(_both)
+            assert sums == grouped
+
+    anyio.run(main, backend="trio")
