@@ -74,9 +74,11 @@ def environment(**extra: str) -> dict[str, str]:
     return env | {"PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"} | extra
 
 
-def llmgw(*arguments: str, data: Path | None = None, check: bool = True) -> "subprocess.CompletedProcess[str]":
+def llmgw(
+    *arguments: str, data: Path | None = None, check: bool = True, env: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
     """Run one command to its end. `data`: the folder of a running `up`, which commands then find by themselves."""
-    env = environment()
+    env = environment() if env is None else env
     if data is not None:
         env["XDG_DATA_HOME"] = str(data.parent)
     done = subprocess.run(
