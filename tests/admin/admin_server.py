@@ -80,9 +80,13 @@ class RunningAdmin:
             for name, value in sent.items():
                 if value is not None:
                     connection.putheader(name, value)
-            connection.endheaders(raw)
+            connection.endheaders()
+            # A server that refuses a body early may close before it has been sent whole.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.send(raw or b"")
             response = connection.getresponse()
-            return Answer(response.status, dict(response.getheaders()), response.read())
+            received = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, received, response.read())
         finally:
             connection.close()
 
