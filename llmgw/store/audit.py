@@ -14,7 +14,10 @@ RESULTS = ("ok", "refused", "failed")
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What to read. `action` may end in `*`. Times are Unix seconds; `limit` counts from the newest."""
+    """What to read. `action` may end in `*`. Times are Unix seconds; `limit` counts from the newest.
+
+    `before_id` continues an earlier page: only events older than that id.
+    """
 
     since_unix: float | None = None
     until_unix: float | None = None
@@ -24,6 +27,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     target: str | None = None
     result: str | None = None
     limit: int = 200
+    before_id: int | None = None
 
 
 def insert(connection: sa.Connection, event: AuditEvent) -> None:
@@ -39,6 +43,11 @@ def insert(connection: sa.Connection, event: AuditEvent) -> None:
 
 def query(connection: sa.Connection, ask: AuditQuery) -> list[AuditEvent]:
     """Return events, newest first."""
+    return [event for _, event in page(connection, ask)]
+
+
+def page(connection: sa.Connection, ask: AuditQuery) -> list[tuple[int, AuditEvent]]:
+    """Return events with their ids, newest first."""
     c = audit_events.c
     exact = {"actor": ask.actor, "source": ask.source, "target": ask.target, "result": ask.result}
     wanted: list[Any] = [c[name] == value for name, value in exact.items() if value is not None]
@@ -46,12 +55,14 @@ def query(connection: sa.Connection, ask: AuditQuery) -> list[AuditEvent]:
         wanted.append(c.at >= ask.since_unix)
     if ask.until_unix is not None:
         wanted.append(c.at < ask.until_unix)
+    if ask.before_id is not None:
+        wanted.append(c.id < ask.before_id)
     if ask.action is not None and ask.action.endswith("*"):
         wanted.append(c.action.startswith(ask.action[:-1], autoescape=True))
     elif ask.action is not None:
         wanted.append(c.action == ask.action)
     rows = connection.execute(sa.select(audit_events).where(*wanted).order_by(c.id.desc()).limit(ask.limit))
-    return [_event(dict(row._mapping)) for row in rows]
+    return [(row.id, _event(dict(row._mapping))) for row in rows]
 
 
 def _event(row: dict[str, Any]) -> AuditEvent:

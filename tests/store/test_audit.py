@@ -93,6 +93,9 @@ def test_events_are_found_by_every_filter_newest_first(address: str) -> None:
             assert await found(action="model.add") == [2]
             assert await found(target="settings") == [3]
             assert await found(result="refused") == [3]
+            first = await store.read(audit.page, AuditQuery(limit=2))
+            assert [event for _, event in first] == [events[4], events[3]]
+            assert await found(before_id=first[-1][0]) == [3, 2, 1]
             assert await found(since_unix=1002.0, until_unix=1004.0) == [3, 2]
 
     anyio.run(main, backend="trio")
