@@ -124,9 +124,11 @@ class StreamReader:
                     changed = self._settle_tool_calls(choice, changed or event.data, chunk.id or "") or changed
             elif choice.text:
                 self._deltas += 1
-        if changed is not None:
-            return encode(self._renamed(changed, chunk))
-        return self._renamed(event.raw, chunk)
+        whole = event.raw if changed is None else changed
+        renamed = self._renamed(whole, chunk)
+        if renamed is None:
+            return encode(self._renamed_slowly(changed or event.data), event.event)
+        return renamed if changed is None else encode(renamed, event.event)
 
     def _settle_tool_calls(self, choice: _Choice, data: bytes, answer_id: str) -> bytes | None:
         """Return the event's data with the choice's tool calls put right, None where they are right."""
@@ -144,37 +146,27 @@ class StreamReader:
                 entry["delta"]["tool_calls"] = settled
         return msgspec.json.encode(whole)
 
-    def _renamed(self, data: bytes, chunk: _Chunk) -> bytes:
-        """Return the bytes with the value of `model` replaced.
+    def _renamed(self, text: bytes, chunk: _Chunk) -> bytes | None:
+        """Return the text with the value of `model` replaced, None where that takes the slow way.
 
-        A quote inside a JSON text is escaped, so the member's name in quotes is found nowhere but at a member; an event
-        in which it occurs twice (an object inside holds one) is taken apart and put together.
+        A quote inside a JSON text is escaped, so the member's name in quotes is found nowhere but at a member. Where it
+        is found twice, an object inside has one too, and which is whose cannot be told without taking it apart.
         """
-        model = bytes(chunk.model)
-        if model in (b"null", self._name):
-            return data
-        if data.count(b'"model"') != 1:
-            return self._renamed_slowly(data)
-        if self._engine_model not in data:
-            found = _MODEL.search(data)
+        if bytes(chunk.model) in (b"null", self._name):
+            return text
+        if text.count(b'"model"') != 1:
+            return None
+        if self._engine_model not in text:
+            found = _MODEL.search(text)
             if found is None:
-                return self._renamed_slowly(data)
+                return None
             self._engine_model = found[0]
-        return data.replace(self._engine_model, self._model, 1)
+        return text.replace(self._engine_model, self._model, 1)
 
     def _renamed_slowly(self, data: bytes) -> bytes:
-        text = data.removeprefix(b"data:").strip()
-        try:
-            fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        except msgspec.DecodeError:
-            # An event of several lines, or with a type: its data were read whole before, so only the frame differs.
-            joined = b"\n".join(
-                line[5:].removeprefix(b" ") for line in re.split(rb"\r\n|\n|\r", data) if line.startswith(b"data:")
-            )
-            fields = msgspec.json.decode(joined, type=dict[str, msgspec.Raw])
+        fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         fields["model"] = msgspec.Raw(self._name)
-        whole = msgspec.json.encode(fields)
-        return encode(whole) if data.endswith((b"\n", b"\r")) else whole
+        return msgspec.json.encode(fields)
 
 
 def _engine_error(data: bytes) -> EngineSaid:

@@ -56,7 +56,9 @@ def test_a_failed_stream_ends_in_an_error_and_done() -> None:
     assert events[1:] == [b"data: [DONE]", b""]
 
 
-@pytest.mark.parametrize(("status", "type_"), [(418, "invalid_request_error"), (431, "invalid_request_error"), (507, "api_error")])
+@pytest.mark.parametrize(
+    ("status", "type_"), [(418, "invalid_request_error"), (431, "invalid_request_error"), (507, "api_error")]
+)
 def test_a_status_without_a_row_still_has_a_type(status: int, type_: str) -> None:
     kind = errors.kind_of_status(status)
     assert (kind.status, kind.type, kind.code) == (status, type_, None)
