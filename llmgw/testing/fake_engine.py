@@ -224,12 +224,17 @@ async def closes_without_done(stage: Stage) -> None:
     await stage.end()
 
 
-async def breaks_its_chunks(stage: Stage) -> None:
-    """Write one good event and then a chunk whose size is no number."""
-    await stage.head()
-    await stage.event(delta("word "))
-    await stage.send(b"zz\r\nwhat is this\r\n")
-    await trio.sleep_forever()
+def breaks_its_chunks(first_arrived: trio.Event) -> Act:
+    """Write one good event and, once told that it arrived, a chunk whose size is no number."""
+
+    async def act(stage: Stage) -> None:
+        await stage.head()
+        await stage.event(delta("word "))
+        await first_arrived.wait()
+        await stage.send(b"zz\r\nwhat is this\r\n")
+        await trio.sleep_forever()
+
+    return act
 
 
 async def floods_one_event(stage: Stage) -> None:

@@ -90,7 +90,7 @@ class Rig:
                 api_key=ENGINE_KEY,
                 metrics_path="/metrics",
                 **values,
-            )  # fmt: skip
+            )
         )
         self.publish()
 
@@ -117,6 +117,11 @@ class Rig:
 
     async def chat(self, model: str = "tiny", stream: bool = False, **more: Any) -> httpx.Response:
         return await self.post({"model": model, "messages": MESSAGES, "stream": stream, **more})
+
+    def streaming(self, model: str = "tiny") -> Any:
+        """Open a streamed chat whose answer is read piece by piece; leaving the block is leaving as a client."""
+        body = {"model": model, "messages": MESSAGES, "stream": True}
+        return self.client.stream("POST", "/v1/chat/completions", json=body, headers=self.headers())
 
 
 MESSAGES = [{"role": "user", "content": "Say hello."}]
