@@ -18,6 +18,7 @@ INCURABLE = (
     "unsafe env",
     "unknown engine",
     "checksum",
+    "the source ",
 )
 """Beginnings of the sentences an agent says when no retry can help: it fails everywhere alike (L-63)."""
 
@@ -43,16 +44,20 @@ def after_failure(
     return Failures(
         count=count,
         error=error,
+        failed_s=now_s,
         retry_s=now_s + delay_s,
         is_parked=failures.is_parked or count >= park_after or is_incurable(error),
         nodes=nodes,
     )
 
 
-def after_ready(failures: Failures, ready_for_s: float) -> Failures:
-    """Return the failures once a replica has been ready for `ready_for_s`: none after ten minutes, unless parked."""
-    is_over = ready_for_s >= CLEARED_AFTER_READY_S and not failures.is_parked
-    return Failures() if is_over and failures.count else failures
+def after_ready(failures: Failures, ready_since_s: float, now_s: float) -> Failures:
+    """Return the failures given a replica ready since then: none once it outlived the last failure by ten minutes.
+
+    One that was ready before that failure says nothing: beside it, another may fail every start. Parking stays.
+    """
+    has_outlived = ready_since_s >= failures.failed_s and now_s - ready_since_s >= CLEARED_AFTER_READY_S
+    return Failures() if failures.count and has_outlived and not failures.is_parked else failures
 
 
 def fresh(failures: Failures, now_s: float) -> Failures:

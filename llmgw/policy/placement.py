@@ -83,10 +83,12 @@ def verdicts(definition: ModelDefinition, room: Room) -> dict[str, str]:
     return out
 
 
-def fitting(profile: Profile, definition: ModelDefinition, room: Room) -> tuple[list[str], list[Rejection]]:
+def fitting(
+    definition: ModelDefinition, profile: Profile, room: Room, failures: Failures, now_s: float
+) -> tuple[list[str], list[Rejection]]:
     """Return the nodes that would take a replica of one profile now, best first, and why the others would not."""
     need = need_of(definition, profile, room.weight_bytes)
-    refused = {n: rejection(need, r, Failures(), 0.0) for n, r in sorted(room.nodes.items())}
+    refused = {n: rejection(need, r, failures, now_s) for n, r in sorted(room.nodes.items())}
     near = domains_of(room, definition.name)
     fit = sorted((n for n, r in refused.items() if r is None), key=lambda n: order(need, room.nodes[n], near))
     return fit, [r for r in refused.values() if r is not None]

@@ -78,6 +78,7 @@ class Failures(Struct, frozen=True):
 
     count: int = 0
     error: str = ""
+    failed_s: float = 0.0
     retry_s: float = 0.0
     is_parked: bool = False
     nodes: Mapping[str, tuple[float, str]] = {}
