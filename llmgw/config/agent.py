@@ -8,7 +8,7 @@ from llmgw.config.duration import Seconds
 from llmgw.config.server import LogSettings, Section, TLSFiles
 
 
-class LlamacppSettings(Section):
+class LlamacppSettings(Section, frozen=True):
     """The llama.cpp engine on this node."""
 
     bin: Annotated[str, Meta(description="Path of llama-server; else an installed build, else PATH.")] = ""
@@ -16,13 +16,13 @@ class LlamacppSettings(Section):
     threads: Annotated[int, Meta(ge=0, description="Threads of a CPU replica without reserved cores; 0 = CPU count.")] = 0
 
 
-class SimSettings(Section):
+class SimSettings(Section, frozen=True):
     """The simulated engine, for rehearsals and tests."""
 
     enabled: Annotated[bool, Meta(description="Offer the simulated engine.")] = False
 
 
-class EngineSettings(Section):
+class EngineSettings(Section, frozen=True):
     """Engines on this node."""
 
     disabled: Annotated[list[str], Meta(description="Engines never offered here.")] = []
@@ -30,7 +30,7 @@ class EngineSettings(Section):
     sim: Annotated[SimSettings, Meta(description="The simulated engine.")] = SimSettings()
 
 
-class SupervisorSettings(Section):
+class SupervisorSettings(Section, frozen=True):
     """How engine processes are run."""
 
     ready_timeout: Annotated[Seconds, Meta(description="Longest wait for an engine to answer.")] = 1800.0
@@ -41,14 +41,14 @@ class SupervisorSettings(Section):
     ] = "llmgw-engine"
 
 
-class WeightSettings(Section):
+class WeightSettings(Section, frozen=True):
     """Downloads of model files."""
 
     proxy: Annotated[str, Meta(description="HTTP proxy of downloads; none when empty.")] = ""
     hf_token_file: Annotated[str, Meta(description="File of a model hub's token.")] = ""
 
 
-class AgentConfig(Section):
+class AgentConfig(Section, frozen=True):
     """agent.yaml, whole."""
 
     node_id: Annotated[str, Meta(description="Must equal the certificate's common name; the host name when empty.")] = ""

@@ -15,7 +15,7 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """A table of settings; an unknown key is an error naming it."""
 
 
-class TLSFiles(Section):
+class TLSFiles(Section, frozen=True):
     """A certificate, its key, and the authority that signs the other side."""
 
     ca: Annotated[str, Meta(description="File of the authority's certificate (PEM).")] = ""
@@ -23,14 +23,14 @@ class TLSFiles(Section):
     key: Annotated[str, Meta(description="File of its private key (PEM), readable by its owner only.")] = ""
 
 
-class Price(Section):
+class Price(Section, frozen=True):
     """What tokens of one model cost, in micro-units per 1,000 tokens (T-33)."""
 
     prompt_per_1k: Annotated[int, Meta(ge=0, description="Micro-units per 1,000 prompt tokens.")] = 0
     completion_per_1k: Annotated[int, Meta(ge=0, description="Micro-units per 1,000 completion tokens.")] = 0
 
 
-class AuthSettings(Section):
+class AuthSettings(Section, frozen=True):
     """Keys, prices and the usage recorder."""
 
     enabled: Annotated[bool, Meta(description="Demand an API key of every client request.")] = True
@@ -46,7 +46,7 @@ class AuthSettings(Section):
     usage_retention: Annotated[Seconds, Meta(description="How long usage rows are kept; 0 keeps all.")] = 7_776_000.0
 
 
-class RouterTimeouts(Section):
+class RouterTimeouts(Section, frozen=True):
     """Deadlines towards an engine, one per phase (S-11)."""
 
     dial: Annotated[Seconds, Meta(description="To connect to an engine.")] = 5.0
@@ -55,13 +55,13 @@ class RouterTimeouts(Section):
     total: Annotated[Seconds, Meta(description="For the whole answer.")] = 3600.0
 
 
-class AdmissionSettings(Section):
+class AdmissionSettings(Section, frozen=True):
     """How long a request waits for a model."""
 
     load_wait: Annotated[Seconds, Meta(description="How long a request waits while its model loads.")] = 300.0
 
 
-class RouterSettings(Section):
+class RouterSettings(Section, frozen=True):
     """The gateway."""
 
     scrape_interval: Annotated[Seconds, Meta(description="How often each engine's metrics are read.")] = 2.0
@@ -75,7 +75,7 @@ class RouterSettings(Section):
     admission: Annotated[AdmissionSettings, Meta(description="Waiting for a model.")] = AdmissionSettings()
 
 
-class ControlSettings(Section):
+class ControlSettings(Section, frozen=True):
     """The leader's loop."""
 
     port_range: Annotated[str, Meta(description="Ports engines listen on, per node.")] = "20000-20999"
@@ -89,14 +89,14 @@ class ControlSettings(Section):
     ] = 30.0
 
 
-class LogSettings(Section):
+class LogSettings(Section, frozen=True):
     """The process's log, on standard error."""
 
     format: Annotated[str, Meta(pattern="^(text|json)$", description="`text` or `json`.")] = "text"
     level: Annotated[str, Meta(pattern="^(debug|info|warning|error)$", description="Least severity shown.")] = "info"
 
 
-class ServerConfig(Section):
+class ServerConfig(Section, frozen=True):
     """server.yaml, whole."""
 
     name: Annotated[str, Meta(description="This control plane's name; the host name when empty.")] = ""

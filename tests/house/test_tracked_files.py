@@ -10,10 +10,16 @@ import re
 from tests.house.tree import ROOT, name, tracked_files
 
 HOSTS = "|".join(
-    re.escape(host)
-    for host in ("pypi.org", "files.pythonhosted", "registry.npmjs", "proxy.golang", "conda.anaconda")
+    re.escape(".".join(parts))
+    for parts in (
+        ("pypi", "org"),
+        ("files", "pythonhosted"),
+        ("registry", "npmjs"),
+        ("proxy", "golang"),
+        ("conda", "anaconda"),
+    )
 )
-PATHS = r"(?<![\w.])/(?:work|root|home/[a-z]\w*|opt/py" r"pi)(?=/)"
+PATHS = r"(?<![\w.])/(?:work|root|home/[a-z]\w*|opt/[p]ypi)(?=/)"
 FORBIDDEN = re.compile(f"{HOSTS}|{PATHS}")
 
 
