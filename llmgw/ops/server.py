@@ -17,7 +17,6 @@ from llmgw.admin.server import AdminServer, MetricsServer
 from llmgw.admin.token import load_or_make
 from llmgw.config.load import load_server_config
 from llmgw.config.server import ServerConfig
-from llmgw.control.keeper import StoreKeeper
 from llmgw.control.leader import Leader
 from llmgw.control.links import AgentLinks
 from llmgw.control.port import LocalControl
@@ -75,7 +74,7 @@ async def _serve(config: ServerConfig, parent_fd: int | None) -> None:
             buffer_size=config.auth.buffer_size,
             warn=log.get("store.recorder").warning,
         )
-        leader = Leader(config, StoreKeeper(store), name=name)
+        leader = Leader(config, store, name=name)
         links = AgentLinks(
             leader,
             control_plane=name,

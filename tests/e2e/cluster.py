@@ -23,7 +23,7 @@ class Agent:
 
     def kill(self) -> None:
         """kill -9 the agent; its engines live on."""
-        self.program.signal(signal.SIGKILL)
+        self.program.send(signal.SIGKILL)
         self.program.process.wait(10)
 
     def start(self) -> None:

@@ -132,7 +132,7 @@ class Program:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.text}") from None
 
-    def signal(self, number: int) -> None:
+    def send(self, number: int) -> None:
         """Send a signal to the program itself."""
         self.process.send_signal(number)
 

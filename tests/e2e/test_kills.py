@@ -165,7 +165,7 @@ def test_a_killed_server_loses_no_replica_and_no_committed_row(cluster: Cluster,
         for _ in range(20)
     ]
     rows = [row_of(cluster, rid) for rid in asked]
-    cluster.server.signal(signal.SIGKILL)
+    cluster.server.send(signal.SIGKILL)
     cluster.server.process.wait(10)
     cluster.server.arguments = ["server", "--config", str(cluster.server_config)]
     cluster.server.lines.clear()

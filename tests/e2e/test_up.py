@@ -34,7 +34,7 @@ def test_after_a_kill_the_next_up_takes_the_same_engine_over(folder: Path, engin
     first = Up(folder / "llmgw", engine, str(tiny)).start().ready()
     (pid,) = engines_of(folder)
     key = first.key
-    first.program.signal(signal.SIGKILL)
+    first.program.send(signal.SIGKILL)
     first.program.process.wait(10)
     until("server and agent leave with their parent", lambda: processes_of(folder / "llmgw") in ([], [pid]))
     assert engines_of(folder) == [pid]

@@ -8,11 +8,11 @@ import os
 import select
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import llmgw
+from llmgw.admin.client import AdminClient, ClientFailure
 from llmgw.config.refusal import Refused
 from llmgw.ops.up.account import engine_account
 from llmgw.ops.up.answer import TEXT_TO_CONTINUE, stream_first_answer
@@ -25,7 +25,7 @@ from llmgw.ops.up.layout import Layout, default_data_dir, only_one
 from llmgw.ops.up.model import ModelChoice, choose_model
 from llmgw.ops.up.ports import HOST, Ports, choose_ports
 from llmgw.ops.up.stop_signal import stop_signal
-from llmgw.ops.up.watch import wait_for_model, wait_for_server
+from llmgw.ops.up.watch import Ask, wait_for_model, wait_for_server
 
 _SERVER_START_LIMIT_S = 60.0
 _WATCH_S = 1.0
@@ -38,7 +38,7 @@ def main(model: str | None, engine: str | None, data: str | None, port: int | No
         layout.make()
         with only_one(layout), stop_signal() as stop_fd:
             return _run(layout, model, engine, port, stop_fd)
-    except Refused as refusal:
+    except (Refused, ClientFailure) as refusal:
         print(f"llmgw up: {refusal.sentence}", file=sys.stderr)
         return 1
 
@@ -99,13 +99,15 @@ def _introduce(ports: Ports, key: str, choice: ModelChoice) -> None:
         write(TEXT_TO_CONTINUE)
 
 
-def admin_question(layout: Layout, ports: Ports) -> Callable[[str], Any]:
-    """Return a function that asks the admin API for a path, with the token read anew each time."""
-    from llmgw.admin.client import AdminClient
+def admin_question(layout: Layout, ports: Ports) -> Ask:
+    """Return a function that asks the admin API, with the token as it is then."""
 
-    def ask(path: str) -> Any:
-        token = (layout.secrets / "admin-token").read_text().strip()
-        return AdminClient(f"http://{HOST}:{ports.admin}", token).get(path)
+    def ask(operation: str, **what: Any) -> Any:
+        try:
+            token = (layout.secrets / "admin-token").read_text().strip()
+        except OSError:
+            raise ClientFailure("the server has not made its admin token yet") from None
+        return AdminClient(f"http://{HOST}:{ports.admin}", token, "up").call(operation, **what)
 
     return ask
 

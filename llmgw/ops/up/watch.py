@@ -5,13 +5,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from llmgw.admin.client import ClientFailure
 from llmgw.config.refusal import Refused
 from llmgw.ops.up.children import Children
 
 _EVERY_S = 0.2
 
-Ask = Callable[[str], Any]
-"""GET a path of the admin API and return its decoded answer. Raises Refused, OSError."""
+Ask = Callable[..., Any]
+"""`ask(operation, params=..., query=...)` asks the admin API and returns its decoded answer. Raises ClientFailure."""
 
 
 def wait_for_server(ask: Ask, children: Children, limit_s: float, stop_fd: int) -> None:
@@ -20,9 +21,9 @@ def wait_for_server(ask: Ask, children: Children, limit_s: float, stop_fd: int) 
     while time.monotonic() < end:
         children.require_running()
         try:
-            ask("/api/v1/version")
+            ask("version")
             return
-        except (Refused, OSError):
+        except ClientFailure:
             pause(stop_fd)
     raise Refused(500, f"the server did not answer within {limit_s:.0f} s; see {children.layout.logs}/server.log")
 
@@ -43,12 +44,12 @@ def wait_for_model(ask: Ask, children: Children, model: str, say: Callable[[str]
 
 def _progress(ask: Ask, model: str) -> str | None:
     """Return None when ready, else what is being done. Raises Refused for a model that will not come."""
-    line: Mapping[str, Any] = next((m for m in ask("/api/v1/models") if m["name"] == model), {})
+    line: Mapping[str, Any] = next((m for m in ask("list_models") if m["name"] == model), {})
     if line.get("ready", 0) > 0:
         return None
     if line.get("parked"):
         raise Refused(500, f"{model} does not start: {line.get('reason', 'no reason is known')}")
-    replicas: Sequence[Mapping[str, Any]] = ask(f"/api/v1/replicas?model={model}")
+    replicas: Sequence[Mapping[str, Any]] = ask("list_replicas", query={"model": model})
     if not replicas:
         return _why_nowhere(ask, model) if line.get("unplaceable") else ""
     replica = replicas[0]
@@ -61,7 +62,7 @@ def _progress(ask: Ask, model: str) -> str | None:
 
 
 def _why_nowhere(ask: Ask, model: str) -> str:
-    placement = ask(f"/api/v1/models/{model}/placement")
+    placement = ask("placement", params={"name": model})
     reasons = [r["reason"] for p in placement.get("profiles", ()) for r in p.get("rejections", ())]
     return f"waiting for room: {reasons[0]}" if reasons else "waiting for this machine to report"
 

@@ -24,10 +24,10 @@ def stop_fd() -> Iterator[int]:
 def answering(models: list[dict[str, Any]], replicas: list[list[dict[str, Any]]]) -> Any:
     """An admin API that answers the next of each list at every question."""
 
-    def ask(path: str) -> Any:
-        if path.startswith("/api/v1/models/"):
+    def ask(operation: str, **_: Any) -> Any:
+        if operation == "placement":
             return {"profiles": [{"rejections": [{"node": "local", "reason": "0.2 of 2 GiB free, needs 4"}]}]}
-        if path.startswith("/api/v1/models"):
+        if operation == "list_models":
             return [models.pop(0) if len(models) > 1 else models[0]]
         return replicas.pop(0) if len(replicas) > 1 else replicas[0]
 
