@@ -240,7 +240,7 @@ class _Port:
         with trio.fail_after(self._figures.handshake_s):
             if self._tls is not None:
                 secured = trio.SSLStream(tcp, self._tls, server_side=True, https_compatible=True)
-                await secured.do_handshake()
+                await _shake_hands_saying_why_not(secured, tcp)
                 stream, certificate = secured, secured.getpeercert()
             first_bytes = await _first_bytes(stream)
             has_alpn = self._tls is None or stream.selected_alpn_protocol() == ALPN  # type: ignore[attr-defined]
@@ -278,6 +278,23 @@ class _Port:
             await connection.run(first_bytes)
             # Every stream has failed by now; what their tasks still do is theirs to end.
             requests.cancel_scope.deadline = trio.current_time() + figures.linger_s
+
+
+async def _shake_hands_saying_why_not(
+    secured: "trio.SSLStream[trio.SocketStream]", tcp: trio.SocketStream
+) -> None:
+    """Shake hands; when a certificate is refused, send the alert that names the cause, so that the agent can log it.
+
+    Trio 0.35 raises without sending what OpenSSL put into its outgoing buffer; there is no public way to it.
+    """
+    try:
+        await secured.do_handshake()
+    except trio.BrokenResourceError:
+        alert: bytes = secured._outgoing.read() if hasattr(secured, "_outgoing") else b""
+        if alert:
+            await tcp.send_all(alert)
+            await tcp.send_eof()
+        raise
 
 
 async def _first_bytes(stream: trio.abc.Stream) -> bytes:
