@@ -8,7 +8,7 @@ returns to the pool after a whole answer and never else.
 The first-byte deadline runs until the first byte of the body: engines send their head long before a prefill ends.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -83,7 +83,7 @@ class EngineAnswer:
         if encoding != "identity":
             raise self._broken(f"the engine's answer is encoded as {encoding}, which it was not asked for")
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Yield the body as it arrives: what one read brought, joined. Raises UpstreamError when it breaks off."""
         events = self._ahead
         self._ahead = []

@@ -188,7 +188,7 @@ def test_the_total_deadline_holds_before_the_first_byte_too():
 def test_what_an_engine_refuses_is_passed_on_in_our_shape_and_scrubbed(status, stream):
     async def script(rig):
         message = "bad temperature; see /srv/models/a.gguf at 10.1.2.3:8000 or http://engine:1/x"
-        refusing, good = await two_replicas(rig, acts.says(status, message))
+        _, good = await two_replicas(rig, acts.says(status, message))
         answer = await rig.chat(stream=stream)
         assert answer.status_code == status
         error = answer.json()["error"]

@@ -32,6 +32,7 @@ async def admit(exchange: Exchange, feed: Feed, replicas: ReplicaTable, demand: 
     if replicas.can_answer(model):
         return None
     began = exchange.clock()
+    refusal: Refusal | None = None
     try:
         with demand.waits(model), anyio.move_on_after(exchange.settings.load_wait_s) as wait:
             refusal = await _wait(exchange, feed, replicas)
