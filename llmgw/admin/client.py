@@ -74,7 +74,8 @@ class AdminClient:
         except TimeoutError:
             raise ClientFailure(f"{self.address} did not answer within {self._timeout_s:g} s") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            reason = "".join(c if c.isprintable() else " " for c in said).strip()[:200]
             raise ClientFailure(f"{self.address} cannot be asked: {reason}; check the address") from None
         finally:
             connection.close()

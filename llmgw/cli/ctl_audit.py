@@ -48,7 +48,7 @@ class _Moment(click.ParamType):
 @click.option("--limit", type=click.IntRange(1, 1000), default=200, show_default=True, help="At most so many.")
 @connected
 def audit(connection: Connection, **ask: Any) -> None:
-    """Show who changed what, newest first."""
+    """Show who changed what."""
     found = connection.call("list_audit", query=ask)
     if connection.as_json:
         show_json(found)
