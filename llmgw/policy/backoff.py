@@ -25,7 +25,8 @@ INCURABLE = (
 
 def is_incurable(error: str) -> bool:
     """Return whether a failure is the definition's own, judged by how the agent's sentence begins."""
-    return error.lower().startswith(INCURABLE)
+    _, is_adapter, rest = error.partition(": ") if error.startswith("adapter ") else ("", "", error)
+    return (rest if is_adapter else error).lower().startswith(INCURABLE)
 
 
 def after_failure(

@@ -66,7 +66,7 @@ def slots_of(definition: ModelDefinition) -> int:
 
 def _slots(profile: Profile) -> int:
     flags, slots = _SLOT_FLAGS.get(profile.engine, ((), 4))
-    for flag, value in zip(profile.args, (*profile.args[1:], ""), strict=True):
+    for flag, value in zip(profile.args, [*profile.args, ""][1:], strict=True):
         name, equals, glued = flag.partition("=")
         text = glued if equals else value
         if name in flags and text.isdecimal() and int(text) > 0:
