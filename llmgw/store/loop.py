@@ -189,7 +189,8 @@ class Store:
 
     async def _close(self) -> None:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLOSE_S):
-            self._loop.call_soon_threadsafe(self._stop.set)
+            with contextlib.suppress(RuntimeError):  # its thread has ended by itself
+                self._loop.call_soon_threadsafe(self._stop.set)
             await trio.to_thread.run_sync(self._thread.join, abandon_on_cancel=True)
 
     # The asyncio side.
