@@ -78,7 +78,9 @@ def node_config(folder: Path, program: str = LLAMA_SERVER, **changes: Any) -> Ag
     )
 
 
-def start_command(model: str, shard_id: str = "m-1-0", engine: str = "llamacpp", **profile: Any) -> StartShard:
+def start_command(
+    model: str, shard_id: str = "m-1-0", engine: str = "llamacpp", **profile: Any
+) -> StartShard:
     """Return a start command for the CPU on a free port."""
     return StartShard(
         replica_id=shard_id.rpartition("-")[0],
@@ -120,7 +122,9 @@ class Rig:
         """Wait until the last thing told of a shard is one of these states; return it."""
         with anyio.fail_after(60):
             while True:
-                last = [one for one in self.said if isinstance(one, ShardStatus) and one.shard_id == shard_id][-1:]
+                last = [
+                    one for one in self.said if isinstance(one, ShardStatus) and one.shard_id == shard_id
+                ][-1:]
                 if last and last[0].state in states:
                     return last[0]
                 await anyio.sleep(0.02)

@@ -15,7 +15,16 @@ import msgspec
 import pytest
 
 from llmgw.wire.agent import ShardState
-from tests.agent.node_rig import KEY, model_file, node_config, run, running_node, script, start_command, stop_command
+from tests.agent.node_rig import (
+    KEY,
+    model_file,
+    node_config,
+    run,
+    running_node,
+    script,
+    start_command,
+    stop_command,
+)
 from tests.waiting import until
 
 AGENT = """
@@ -27,7 +36,7 @@ async def main():
     async with running_node(node_config(folder), leave=True) as rig:
         message = start_command(model)
         shard = await rig.started(message)
-        print(shard.process.identity.pid, message.http_port, flush=True)
+        print('engine', shard.process.identity.pid, message.http_port, flush=True)
         await anyio.sleep_forever()
 anyio.run(main, backend="trio")
 """
@@ -38,14 +47,20 @@ def test_an_engine_survives_kill_9_of_its_agent_and_the_next_one_adopts_it_and_s
     async def main(folder: Path) -> None:
         model = model_file(folder)
         agent = subprocess.Popen(
-            [sys.executable, "-c", AGENT, str(folder), model], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
+            [sys.executable, "-c", AGENT, str(folder), model],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path.cwd(),
         )
         assert agent.stdout is not None
-        words = (await anyio.to_thread.run_sync(agent.stdout.readline)).split()
+        words = [""]
+        while words[:1] != ["engine"]:
+            words = (await anyio.to_thread.run_sync(agent.stdout.readline)).split() or [""]
+            assert agent.poll() is None
         agent.kill()
         agent.wait()
         agent.stdout.close()
-        pid, port = int(words[0]), int(words[1])
+        pid, port = int(words[1]), int(words[2])
         saved = folder / "state" / "shards" / "m-1-0.json"
         assert saved.stat().st_mode & 0o777 == 0o600 and json.loads(saved.read_text())["pid"] == pid
         async with running_node(node_config(folder)) as rig:

@@ -21,7 +21,11 @@ async def _launched(folder: Path, text: str, marker: str = "") -> EngineProcess:
     output_fd = os.open(folder / "out", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         return await launch(
-            Command("engine", program, [], ENV), str(folder), output_fd, marker or f"{folder}#s", engine_user("nobody")
+            Command("engine", program, [], ENV),
+            str(folder),
+            output_fd,
+            marker or f"{folder}#s",
+            engine_user("nobody"),
         )
     finally:
         os.close(output_fd)
@@ -93,7 +97,9 @@ def test_a_number_given_to_another_process_is_no_member() -> None:
     assert process.members() == [] and not identity.is_running()
 
 
-@pytest.mark.parametrize(("path", "words"), [("/nowhere/engine", "no such program"), ("/etc/passwd", "may not run it")])
+@pytest.mark.parametrize(
+    ("path", "words"), [("/nowhere/engine", "no such program"), ("/etc/passwd", "may not run it")]
+)
 def test_a_program_that_cannot_be_started_is_refused_in_words(path: str, words: str) -> None:
     async def main(folder: Path) -> None:
         with pytest.raises(CannotStart) as refused:
