@@ -4,7 +4,9 @@ from tests.gateway.rig import api_key, played
 
 
 async def fleet(rig) -> None:
-    rig.add_model("org/base", aliases=("b",), adapters=("poet",), capabilities=("tools", "vision"), context_length=4096)
+    rig.add_model(
+        "org/base", aliases=("b",), adapters=("poet",), capabilities=("tools", "vision"), context_length=4096
+    )
     rig.add_model("vectors", capabilities=("embeddings",))
     rig.add_model("judge", role="guard")
     await rig.add_engine(model="org/base")
