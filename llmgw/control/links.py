@@ -43,6 +43,7 @@ __all__ = ["AgentLinks", "LinkEvents"]
 
 LEADERSHIP_CHECK_S = 0.25
 REVOCATION_CHECK_S = 30.0
+SERVERS_CHECK_S = 1.0
 GOODBYE_S = 2.0
 LOGS_S = 10.0
 MAX_LOG_LINES = 5000
@@ -172,6 +173,7 @@ class AgentLinks:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._notice_lost_leadership)
                 tasks.start_soon(self._notice_revocations)
+                tasks.start_soon(self._notice_new_servers)
                 await serve_links(
                     listeners,
                     self._supervised,
@@ -189,6 +191,17 @@ class AgentLinks:
             await anyio.sleep(LEADERSHIP_CHECK_S)
             if self._links and not self._leading():
                 await self.end_all("not_leader", "this control plane no longer leads")
+
+    async def _notice_new_servers(self) -> None:
+        """Send the list of control planes again whenever it changes (P-70)."""
+        known = list(self._servers())
+        while True:
+            await anyio.sleep(SERVERS_CHECK_S)
+            servers = list(self._servers())
+            if servers != known:
+                known = servers
+                for link in self._links.values():
+                    link.queue(ControlPlanes(servers=servers), self._term(), {})
 
     async def _notice_revocations(self) -> None:
         while True:

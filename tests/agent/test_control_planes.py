@@ -16,7 +16,7 @@ def _dialled(planes: ControlPlaneList) -> list[str]:
     return [str(address) for address in planes.addresses()]
 
 
-@pytest.mark.covers("P-70", "P-71")
+@pytest.mark.covers("P-71")
 def test_a_named_second_server_survives_a_restart_before_any_contact(tmp_path: Path) -> None:
     state = tmp_path / "state"
     planes = ControlPlaneList(["cp-1"], True, str(state))

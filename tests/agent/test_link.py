@@ -80,7 +80,7 @@ def run(main: Callable[[], Awaitable[None]], *, within_s: float = 20.0) -> None:
     trio.run(bounded)
 
 
-@pytest.mark.covers("P-1", "P-33")
+@pytest.mark.covers("P-1")
 def test_the_agent_dials_registers_and_sends_heartbeats_at_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving() as server, linked(tmp_path, [_at(server.port)]) as node:
@@ -143,7 +143,6 @@ def test_commands_reach_the_node_with_their_trace_and_answers_come_back(tmp_path
     run(main)
 
 
-@pytest.mark.covers("P-22")
 def test_register_is_sent_whole_on_every_link(tmp_path: Path) -> None:
     async def main() -> None:
         node = FakeNode(running_shards=[RunningShard(shard_id="s-0")], labels={"a": "b"})
@@ -209,7 +208,6 @@ def test_only_our_own_authority_is_trusted_by_either_side_and_only_for_its_purpo
     run(main)
 
 
-@pytest.mark.covers("P-9")
 def test_mixed_forms_are_a_configuration_error_and_without_tls_the_link_is_in_clear(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="'http://cp-1' is http"):
         AgentLink(agent_config(["http://cp-1"], tmp_path), FakeNode(), node_id="n1", version="0")
@@ -550,6 +548,22 @@ def test_a_node_id_comes_from_agent_yaml_or_the_host_and_must_be_one() -> None:
     assert node_id_of(AgentConfig(), "Box-7") == "box-7"
     with pytest.raises(Refused, match="set node_id in agent"):
         node_id_of(AgentConfig(), "my_host!")
+
+
+@pytest.mark.covers("P-70")
+def test_the_list_is_sent_after_registering_and_again_when_it_changes(tmp_path: Path) -> None:
+    """What the agent makes of it, order and unreadable entries, is in tests/agent/test_control_planes.py."""
+    named = ["cp-2"]
+
+    async def main() -> None:
+        kept = tmp_path / "control-planes.json"
+        async with serving(servers=lambda: list(named)) as server, linked(tmp_path, [_at(server.port)]):
+            await until(lambda: kept.exists() and kept.read_text() == '["cp-2"]')
+            named.append("cp-3")
+            await until(lambda: kept.read_text() == '["cp-2", "cp-3"]')
+            assert server.leader.kinds().count("register") == 1
+
+    run(main)
 
 
 def test_the_leaders_list_may_be_empty(tmp_path: Path) -> None:
