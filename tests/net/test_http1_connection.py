@@ -150,7 +150,9 @@ def test_a_client_that_waits_is_refused_without_sending_its_body() -> None:
     async def main() -> None:
         async with serving(small) as site:
             wire = await site.connect()
-            await wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n")
+            await wire.send(
+                b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n"
+            )
             assert (await wire.answer())[0] == 413
 
     run(main)
@@ -218,7 +220,8 @@ def test_gzip_bodies_are_read_under_the_same_bound() -> None:
     "data",
     [
         b"nonsense\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + GET,
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        + GET,
         b"GET / HTTP/1.1\r\nHost: x\r\nX: a\r\n b\r\n\r\n" + GET,
         b"GET / HTTP/1.1\nHost: x\n\n" + GET,
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + GET,
