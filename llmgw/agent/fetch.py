@@ -135,7 +135,7 @@ class Fetcher:
                         raise FetchFailed(f"{wanted.url} sends more than the {total} bytes it announced")
                     if len(buffer) >= _WRITE_BYTES:
                         await _write(file.fileno(), buffer)
-                        progress(held, total)
+                    progress(held, total)
             finally:
                 if buffer:
                     _write_all(file.fileno(), bytes(buffer))

@@ -13,7 +13,7 @@ import anyio
 
 from llmgw.agent.outbox import Outbox
 from llmgw.agent.shards import Shard, ShardTable
-from llmgw.wire.agent import Register, ShardState, ShardStatus
+from llmgw.wire.agent import FetchProgress, Register, ShardState, ShardStatus
 
 _LOOK_EVERY_S = 1.0
 _PROGRESS_EVERY_S = 1.0
@@ -38,7 +38,7 @@ class ShardReports:
         self._now_s = now_s
         self._told = {one.shard_id: one.state for one in registered.running_shards}
         self._compute_told: set[str] = set()
-        self._progress_told: dict[str, tuple[float, int]] = {}
+        self._progress_told: dict[str, tuple[float, FetchProgress]] = {}
         self._compute_rounds = 0
         self._compute_at_s = now_s() + _COMPUTE_EVERY_S
 
@@ -68,7 +68,7 @@ class ShardReports:
         if status.compute is not None:
             self._compute_told.add(shard.shard_id)
         if status.fetch is not None:
-            self._progress_told[shard.shard_id] = (self._now_s(), status.fetch.done_bytes)
+            self._progress_told[shard.shard_id] = (self._now_s(), status.fetch)
         if shard.is_ended and shard.state is status.state:
             shard.is_end_told = True
             if shard.state is ShardState.STOPPED:
@@ -76,11 +76,11 @@ class ShardReports:
                 self._told.pop(shard.shard_id, None)
 
     async def _tell_progress(self, shard: Shard) -> None:
-        at_s, done_bytes = self._progress_told.get(shard.shard_id, (0.0, -1))
         fetch, now_s = shard.fetch, self._now_s()
-        if fetch is None or fetch.done_bytes == done_bytes or now_s - at_s < _PROGRESS_EVERY_S:
+        at_s, before = self._progress_told.get(shard.shard_id, (0.0, None))
+        if fetch is None or fetch == before or now_s - at_s < _PROGRESS_EVERY_S:
             return
-        self._progress_told[shard.shard_id] = (now_s, fetch.done_bytes)
+        self._progress_told[shard.shard_id] = (now_s, fetch)
         await self._outbox.send(shard.status(self._node_id))
 
     async def _tell_compute(self) -> None:
