@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from llmgw.ops.up.ports import engine_ports
 from tests.e2e.rig import Program, environment, free_port, llmgw, until
 
 
@@ -87,6 +88,7 @@ class Cluster:
             "agent_tls": {"ca": f"{pki}/ca.pem", "cert": f"{pki}/server.pem", "key": f"{pki}/server-key.pem"},
             "endpoints": [f"https://127.0.0.1:{self.agent_port}"],
             "auth": {"store": self.store},
+            "control": {"port_range": engine_ports(None)},
             "models": list(self.models),
         } | self.server_settings
 

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 REPOSITORY = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 READY_LINE = "ready; Ctrl-C stops everything"
-TINY_ANSWER = "The tiny model reads your prompt and returns this fixed sentence, one word at every step until it ends."
+TINY_ANSWER = " The tiny model reads your prompt and returns this fixed sentence, one word at every step until it ends."
 
 
 @contextlib.contextmanager
@@ -205,14 +205,23 @@ def processes_of(folder: Path) -> list[int]:
     return found
 
 
-def engines_of(folder: Path) -> list[int]:
-    """Return the ids of llama-server processes started for a data folder or with a model below it."""
+def engines_of(state: Path) -> list[int]:
+    """Return the ids of the live engines that the agent of a state folder has saved."""
     found = []
-    for pid in processes_of(folder):
-        with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/comm").read_text().strip() == "llama-server":
+    for path in (state / "shards").glob("*.json"):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            pid = int(json.loads(path.read_text())["pid"])
+            if is_running(pid):
                 found.append(pid)
     return found
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process is there and not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def get(url: str, key: str | None = None) -> tuple[int, bytes]:

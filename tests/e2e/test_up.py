@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.rig import READY_LINE, TINY_ANSWER, Program, Up, engines_of, environment, processes_of, until
+from tests.e2e.rig import READY_LINE, TINY_ANSWER, Program, Up, engines_of, environment, is_running, processes_of, until
 
 
 def test_one_command_ends_in_a_streamed_answer_and_ctrl_c_leaves_nothing_running(
@@ -20,40 +20,41 @@ def test_one_command_ends_in_a_streamed_answer_and_ctrl_c_leaves_nothing_running
         assert f"key  {up.key}" in up.program.text
         assert "curl -N" in up.program.text and "openai.OpenAI(" in up.program.text
         assert up.ctl_json("models")[0]["ready"] == 1
-        (pid,) = engines_of(folder)
+        (pid,) = engines_of(folder / "llmgw" / "agent")
         if os.geteuid() == 0:
             assert Path(f"/proc/{pid}").stat().st_uid != 0
     finally:
         assert up.end() == 0
     assert "nothing is left running" in up.program.text
-    assert processes_of(folder) == []
+    assert processes_of(folder) == [] and not is_running(pid)
     assert not (folder / "llmgw" / "up.json").exists()
 
 
 def test_after_a_kill_the_next_up_takes_the_same_engine_over(folder: Path, engine: Path, tiny: Path) -> None:
     first = Up(folder / "llmgw", engine, str(tiny)).start().ready()
-    (pid,) = engines_of(folder)
+    (pid,) = engines_of(folder / "llmgw" / "agent")
     key = first.key
     first.program.send(signal.SIGKILL)
     first.program.process.wait(10)
-    until("server and agent leave with their parent", lambda: processes_of(folder / "llmgw") in ([], [pid]))
-    assert engines_of(folder) == [pid]
+    until("server and agent leave with their parent", lambda: processes_of(folder / "llmgw") == [])
+    assert engines_of(folder / "llmgw" / "agent") == [pid]
     second = Up(folder / "llmgw", engine, str(tiny)).start().ready()
     try:
-        assert engines_of(folder) == [pid]
+        assert engines_of(folder / "llmgw" / "agent") == [pid]
         assert second.key == key
     finally:
         assert second.end() == 0
-    assert processes_of(folder) == []
+    assert processes_of(folder) == [] and not is_running(pid)
 
 
 def test_a_second_up_on_the_same_folder_is_refused_and_disturbs_nothing(up: Up, engine: Path, tiny: Path) -> None:
-    engines = engines_of(up.data.parent) or engines_of(tiny.parent)
+    engines = engines_of(up.data / "agent")
+    assert engines
     second = Up(up.data, engine, str(tiny)).start()
     assert second.program.process.wait(60) == 1
     second.program._reader.join(10)
     assert "already runs on" in second.program.text
-    assert (engines_of(up.data.parent) or engines_of(tiny.parent)) == engines
+    assert engines_of(up.data / "agent") == engines
 
 
 def test_a_busy_client_port_is_refused_before_anything_starts(folder: Path, engine: Path, tiny: Path) -> None:

@@ -32,6 +32,7 @@ def server_settings(layout: Layout, ports: Ports, model: ModelChoice) -> dict[st
         "agent_tls": _tls(layout, "server"),
         "endpoints": [f"https://{HOST}:{ports.agent}"],
         "auth": {"store": str(layout.store)},
+        "control": {"port_range": ports.engines},
         "models": [model_definition(model)],
     }
 
@@ -77,6 +78,14 @@ def addresses(layout: Layout, ports: Ports) -> dict[str, Any]:
         "token_file": str(layout.secrets / "admin-token"),
         "store": str(layout.store),
     }
+
+
+def kept_engine_ports(layout: Layout) -> str | None:
+    """Return the engines' port range of the last start, None at the first."""
+    try:
+        return str(json.loads(layout.server_yaml.read_text())["control"]["port_range"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _tls(layout: Layout, side: str) -> dict[str, str]:

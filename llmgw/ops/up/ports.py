@@ -10,6 +10,7 @@ from llmgw.config.refusal import Refused
 
 HOST = "127.0.0.1"
 CLIENT_PORT, AGENT_PORT, ADMIN_PORT, METRICS_PORT = 8080, 7443, 9090, 9091
+FIRST_ENGINE_PORT, LAST_ENGINE_PORT, ENGINE_PORTS = 20000, 20999, 20
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Ports:
     agent: int
     admin: int
     metrics: int
+    engines: str = f"{FIRST_ENGINE_PORT}-{FIRST_ENGINE_PORT + ENGINE_PORTS - 1}"
 
 
 def is_free(port: int) -> bool:
@@ -43,7 +45,21 @@ def any_free_port(avoid: set[int]) -> int:
             return port
 
 
-def choose_ports(client: int | None) -> Ports:
+def engine_ports(kept: str | None) -> str:
+    """Return a range for engines: the one `kept` from the last start, since an engine may still hold a port of it.
+
+    Otherwise the first block of 20 that is wholly free, so that several `up` on one machine do not meet.
+    """
+    if kept is not None:
+        return kept
+    for first in range(FIRST_ENGINE_PORT, LAST_ENGINE_PORT, ENGINE_PORTS):
+        block = range(first, first + ENGINE_PORTS)
+        if all(is_free(port) for port in block):
+            return f"{block[0]}-{block[-1]}"
+    raise Refused(409, f"no {ENGINE_PORTS} ports in a row are free from {FIRST_ENGINE_PORT} to {LAST_ENGINE_PORT} for engines")
+
+
+def choose_ports(client: int | None, kept_engine_ports: str | None = None) -> Ports:
     """Return the ports to use. Raises Refused when the client port (`--port`, else 8080) is busy."""
     wanted = CLIENT_PORT if client is None else client
     if not 1 <= wanted <= 65535:
@@ -56,4 +72,4 @@ def choose_ports(client: int | None) -> Ports:
         port = usual if usual != wanted and is_free(usual) else any_free_port(taken)
         taken.add(port)
         chosen.append(port)
-    return Ports(wanted, *chosen)
+    return Ports(wanted, *chosen, engine_ports(kept_engine_ports))

@@ -20,7 +20,7 @@ from llmgw.ops.up.api_key import usable_key
 from llmgw.ops.up.certificates import ensure_certificates
 from llmgw.ops.up.children import Children
 from llmgw.ops.up.engine import choose_engine
-from llmgw.ops.up.files import write_configuration
+from llmgw.ops.up.files import kept_engine_ports, write_configuration
 from llmgw.ops.up.layout import Layout, default_data_dir, only_one
 from llmgw.ops.up.model import ModelChoice, choose_model
 from llmgw.ops.up.ports import HOST, Ports, choose_ports
@@ -48,7 +48,7 @@ def _run(layout: Layout, model: str | None, engine: str | None, port: int | None
     account = engine_account()
     if account is not None:
         say(f"running as root; engines run as {account}")
-    ports = choose_ports(port)
+    ports = choose_ports(port, kept_engine_ports(layout))
     program = choose_engine(engine, layout, account, say)
     say(f"engine: llama.cpp at {program}")
     choice = choose_model(model, layout, account, say)

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from llmgw.config.refusal import Refused
-from llmgw.ops.up.ports import HOST, any_free_port, choose_ports, is_free
+from llmgw.ops.up.ports import HOST, any_free_port, choose_ports, engine_ports, is_free
 
 
 @pytest.fixture
@@ -35,3 +35,16 @@ def test_the_four_ports_differ_even_when_the_client_takes_a_usual_one() -> None:
 def test_what_is_not_a_port_is_refused(port: int) -> None:
     with pytest.raises(Refused, match="is not a port"):
         choose_ports(port)
+
+
+def test_engines_get_a_block_in_which_nothing_listens() -> None:
+    first, _, last = engine_ports(None).partition("-")
+    block = range(int(first), int(last) + 1)
+    assert len(block) == 20
+    with socket.create_server((HOST, block[3])):
+        moved = engine_ports(None)
+    assert moved != f"{first}-{last}"
+
+
+def test_the_block_of_the_last_start_is_kept() -> None:
+    assert engine_ports("20040-20059") == "20040-20059"
