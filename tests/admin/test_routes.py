@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
 from llmgw.admin.operations import OPERATIONS
 from llmgw.admin.routes import API, ROUTES, Route
 from llmgw.config.refusal import Refused
 from llmgw.ports import UsageRow
-
 from tests.admin.admin_server import RunningAdmin, running_admin
 
 VALID_BODIES = {
