@@ -10,6 +10,7 @@ from llmgw.testing import fake_engine as acts
 from tests.gateway.rig import MESSAGES, played
 
 WITHIN_S = 1.0
+pytestmark = pytest.mark.covers("S-20", "F-1")
 
 
 async def send_raw(rig, stream: bool) -> trio.SocketStream:
@@ -115,6 +116,14 @@ def test_no_slot_is_left_after_many_clients_that_leave_or_time_out():
         engine.usual = acts.hangs_after(1)
         engine.metrics = b""
         await rig.settle()
+        at_log: list[int] = []
+        note = rig.log.info
+
+        def log(message, **facts):
+            at_log.append(sum(rig.gateway.replicas.inflight().values()))
+            note(message, **facts)
+
+        rig.gateway._log.info = log
         clients = [await send_raw(rig, stream=bool(number % 2)) for number in range(40)]
         await engine.until(lambda: engine.running == 40)
         assert rig.gateway.replicas.inflight() == {"tiny-0": 40}
@@ -126,6 +135,9 @@ def test_no_slot_is_left_after_many_clients_that_leave_or_time_out():
             await trio.sleep(0.01)
         assert rig.gateway.replicas.inflight() == {}
         assert {row.status for row in rig.usage.rows} == {CLIENT_GONE, 504}
+        assert all(held <= 40 - logged for logged, held in enumerate(at_log, start=1)), (
+            "a slot outlived its log line"
+        )
         page = (await rig.metrics.render()).decode()
         assert 'llmgw_inflight{model="tiny"} 0.0' in page
         for client in clients[20:]:

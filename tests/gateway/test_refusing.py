@@ -191,6 +191,7 @@ def test_a_wrong_body_is_400_and_says_where(body, word):
     played(script)
 
 
+@pytest.mark.covers("X-36")
 @pytest.mark.parametrize(
     "headers",
     [
@@ -207,6 +208,9 @@ def test_a_bad_name_in_a_header_is_400(headers):
         await small_fleet(rig)
         answer = await rig.post({"model": "tiny", "messages": MESSAGES}, **headers)
         told(answer, 400, "invalid_request_error", None)
+        answer = await rig.post({"model": "tiny", "messages": MESSAGES}, **{"x-request-id": "a b" * 99})
+        assert answer.status_code == 200
+        assert " " not in answer.headers["x-request-id"]
 
     played(script)
 

@@ -1,6 +1,7 @@
 """Engines that fail, at every moment at which they can, and what the client and the usage row are told."""
 
 import json
+import socket
 
 import pytest
 import trio
@@ -311,3 +312,36 @@ def test_an_answer_without_end_is_bounded():
         await engine.until(lambda: engine.running == 0)
 
     played(script)
+
+
+@pytest.mark.covers("S-11")
+@pytest.mark.parametrize("stage", ["dial", "first byte", "gap", "total"])
+def test_each_phase_has_a_deadline_of_its_own(stage):
+    """Hangs at each stage in turn; the other three deadlines are far away, so only the right one can have ended it."""
+    settings = {"dial_s": 60.0, "first_byte_s": 60.0, "idle_s": 60.0, "total_s": 60.0}
+    settings[{"dial": "dial_s", "first byte": "first_byte_s", "gap": "idle_s", "total": "total_s"}[stage]] = (
+        0.3
+    )
+
+    async def script(rig):
+        rig.add_model()
+        if stage == "dial":
+            deaf = socket.socket()
+            deaf.bind(("127.0.0.1", 0))
+            deaf.listen(0)
+            callers = [socket.socket() for _ in range(4)]
+            for caller in callers:
+                caller.setblocking(False)
+                caller.connect_ex(deaf.getsockname())
+            rig.add_route(deaf.getsockname()[1])
+        else:
+            await rig.add_engine(acts.hangs if stage == "first byte" else acts.hangs_after(2))
+        await rig.settle()
+        answer = await rig.chat(stream=True)
+        if stage in ("gap", "total"):
+            *_, error, done = events(answer.text)
+            assert (json.loads(error)["error"]["code"], done) == ("timeout", "[DONE]")
+        else:
+            assert answer.status_code == (502 if stage == "dial" else 504)
+
+    played(script, **settings)

@@ -105,3 +105,30 @@ def test_the_sdk_does_not_retry_a_model_that_is_not_served():
         assert row.status == 503
 
     played(script)
+
+
+@pytest.mark.covers("S-18", "F-4")
+def test_tokens_are_always_known_and_the_usage_chunk_reaches_only_who_asked():
+    def chunks_with_usage(client: Client, **options: Any) -> list[Any]:
+        return [chunk for chunk in chat(client, stream=True, **options) if chunk.usage is not None]
+
+    async def script(rig):
+        rig.add_model()
+        engine = await rig.add_engine()
+        await rig.settle()
+        assert await with_sdk(rig, chunks_with_usage) == []
+        row = await rig.row()
+        assert (row.prompt_tokens, row.completion_tokens, row.tokens_estimated) == (5, 4, False)
+
+        asked = {"stream_options": {"include_usage": True}}
+        (chunk,) = await with_sdk(rig, lambda client: chunks_with_usage(client, **asked))
+        assert (chunk.choices, chunk.usage.completion_tokens) == ([], 4)
+        assert (await rig.row(2)).completion_tokens == 4
+
+        engine.usual = acts.byte_by_byte(acts.WORDS)
+        assert await with_sdk(rig, chunks_with_usage) == []
+        row = await rig.row(3)
+        assert (row.completion_tokens, row.tokens_estimated) == (4, True)
+        assert all(each.json["stream_options"]["include_usage"] for each in engine.received)
+
+    played(script)

@@ -8,4 +8,16 @@ from __future__ import annotations
 
 PROVEN_BY: dict[str, str] = {
     "llmgw/__main__.py": "tests/house/test_import_sets.py",
+    "llmgw/control/port.py": "tests/control/test_port_contract.py",
+    "llmgw/net/control_pipe.py": "tests/control/test_port_contract.py",
+    "llmgw/testing/memory_fleet.py": "tests/control/test_port_contract.py",
+    "llmgw/testing/fake_engine.py": "tests/gateway/test_relay.py",
+    "llmgw/gateway/demand.py": "tests/gateway/test_reporting.py",
+    "llmgw/gateway/engine_request.py": "tests/gateway/test_pipeline.py",
+    "llmgw/gateway/exchange.py": "tests/gateway/test_pipeline.py",
+    "llmgw/gateway/figures.py": "tests/gateway/test_pipeline.py",
+    "llmgw/gateway/refusals.py": "tests/gateway/test_refusing.py",
+    "llmgw/gateway/stages/limit.py": "tests/gateway/test_leases.py",
+    "llmgw/gateway/stages/placeholder.py": "tests/gateway/test_pipeline.py",
+    "llmgw/gateway/stages/resolve.py": "tests/gateway/test_refusing.py",
 }
