@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -58,12 +58,15 @@ class Papers:
     server: TLSFiles
     elsewhere: TLSFiles
     nodes: dict[str, TLSFiles]
+    kept: TemporaryDirectory[str]
+    """The folder of the files, gone with the test run."""
 
 
 @cache
 def papers(which: str = "ours") -> Papers:
     """Make them once per test run; `which` names the authority."""
-    folder = Path(mkdtemp(prefix=f"llmgw-{which}-"))
+    kept = TemporaryDirectory(prefix=f"llmgw-{which}-")
+    folder = Path(kept.name)
     pki.init_ca(folder / "ca")
 
     def files(written: pki.PemFiles) -> TLSFiles:
@@ -73,6 +76,7 @@ def papers(which: str = "ours") -> Papers:
         files(pki.issue_server(folder / "ca", "cp-1", ["127.0.0.1"], folder / "server")),
         files(pki.issue_server(folder / "ca", "cp-2", ["elsewhere.example"], folder / "elsewhere")),
         {node: files(pki.issue_agent(folder / "ca", node, folder / "nodes")) for node in ("n1", "n2")},
+        kept,
     )
 
 
