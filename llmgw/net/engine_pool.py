@@ -9,7 +9,7 @@ The first-byte deadline runs until the first byte of the body: engines send thei
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -101,11 +101,12 @@ class EngineAnswer:
         """Return the whole body. Raises UpstreamBroken when it is larger than the limit."""
         pieces: list[bytes] = []
         size = 0
-        async for piece in self.chunks():
-            size += len(piece)
-            if size > limit_bytes:
-                raise self._broken(f"the engine's answer is larger than {limit_bytes} bytes")
-            pieces.append(piece)
+        async with aclosing(self.chunks()) as chunks:
+            async for piece in chunks:
+                size += len(piece)
+                if size > limit_bytes:
+                    raise self._broken(f"the engine's answer is larger than {limit_bytes} bytes")
+                pieces.append(piece)
         return b"".join(pieces)
 
     async def _receive(self) -> list[Event]:

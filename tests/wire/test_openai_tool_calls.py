@@ -52,6 +52,7 @@ def join(fragments: list[dict[str, Any]]) -> list[dict[str, str]]:
     return list(calls.values())
 
 
+@pytest.mark.covers("F-8")
 @pytest.mark.parametrize("name", STREAMS)
 @pytest.mark.parametrize("at_once", [False, True])
 def test_calls_are_whole_after_joining_by_index(name: str, at_once: bool) -> None:
