@@ -98,7 +98,7 @@ def _adopt(estate: Estate, node: Node, shard: RunningShard) -> str:
     estate.replicas.add(replica)
     estate.demand.touch(shard.model, now_s)
     alive = [r for r in estate.replicas.of_model(shard.model) if r.phase in (STARTING, SERVING)]
-    if estate.is_settling() or shard.model not in estate.notes:
+    if estate.is_young() or shard.model not in estate.notes:
         estate.remember_target(shard.model, len(alive))
     _log().info("shard adopted", node=node.id, shard=shard.shard_id, model=shard.model, state=shard.state.name)
     return ""
@@ -131,7 +131,7 @@ def _limit(estate: Estate, model: str) -> int:
     """
     _, most = schedule.bounds(estate.catalog[model].scaling, estate.now_unix(), estate.zone)
     note = estate.notes.get(model)
-    return most if note is None or estate.is_settling() else note.desired
+    return most if note is None or estate.is_young() else note.desired
 
 
 def _clash(estate: Estate, node: Node, shard: RunningShard, wants_gpus: bool) -> str:

@@ -102,7 +102,11 @@ class Estate:
 
     def is_settling(self) -> bool:
         """Return whether agents known from before may still report what they run (P-31)."""
-        return self.now_s() < self.settles_at_s and not self.inventory.is_complete()
+        return self.is_young() and not self.inventory.is_complete()
+
+    def is_young(self) -> bool:
+        """Return whether this leader has just begun, so that demand before it is unknown to it."""
+        return self.now_s() < self.settles_at_s
 
     def failures_of(self, model: str) -> Failures:
         """Return what went wrong with a model lately."""
