@@ -213,7 +213,7 @@ class Gateway:
         self._log.info(
             "request",
             id=exchange.request_id,
-            key=exchange.principal.key_id if exchange.principal is not None else "",
+            key_id=exchange.principal.key_id if exchange.principal is not None else "",
             endpoint=exchange.endpoint.name,
             model=exchange.target.name if exchange.target is not None else "",
             replica=exchange.replica_id,

@@ -1,13 +1,15 @@
 """The agent role: the node and its link, composed."""
 
+import socket
 import sys
 from functools import partial
 
 import anyio
+import msgspec
 
 from llmgw import __version__
 from llmgw.agent.agent_log import AgentLog
-from llmgw.agent.link import AgentLink
+from llmgw.agent.link import AgentLink, node_id_of
 from llmgw.agent.node import Node
 from llmgw.config.agent import AgentConfig
 from llmgw.config.load import load_agent_config
@@ -32,6 +34,7 @@ def main(config: str, parent_fd: int | None = None, stop_engines: bool = False) 
 async def _serve(config: AgentConfig, parent_fd: int | None, stop_engines: bool) -> None:
     kept = AgentLog(sys.stderr)
     log.configure(config.log.format, config.log.level, stream=kept)  # type: ignore[arg-type]
+    config = msgspec.structs.replace(config, node_id=node_id_of(config, socket.gethostname()))
     node = Node(config, kept)
     link = AgentLink(config, node, node_id=node.node_id, version=__version__)
     async with anyio.create_task_group() as tasks:
