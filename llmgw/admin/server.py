@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -15,7 +14,6 @@ from llmgw.admin.fleet_series import FleetSeries
 from llmgw.admin.openapi import document
 from llmgw.admin.operations import Services
 from llmgw.admin.token import TokenCheck
-from llmgw.config.server import ServerConfig
 from llmgw.net.asgi_server import AsgiServer
 from llmgw.obs import log
 from llmgw.obs.metrics import Metrics
@@ -23,15 +21,6 @@ from llmgw.ports import AuditLog, FleetAdmin, RequestRecords
 
 _MAX_CONNECTIONS = 64
 """X-31: of the admin listener; the metrics listener has the same."""
-
-
-def token_path(config: ServerConfig) -> Path:
-    """Return where the admin token is kept: `admin_token_file`, else `admin-token` beside an SQLite store (C-03)."""
-    if config.admin_token_file:
-        return Path(config.admin_token_file)
-    store = config.auth.store
-    is_file = "://" not in store and not store.startswith(("@", "env:", "vault:"))
-    return (Path(store).parent if is_file else Path("/var/lib/llmgw")) / "admin-token"
 
 
 class AdminServer:

@@ -71,7 +71,7 @@ def explain_placement(connection: Connection, model: str) -> None:
         why = f": {one['why']}" if one.get("why") else ""
         click.echo(f"  {one['id']} ({one['profile']}, {one['state']}) on {', '.join(one['nodes'])}{why}")
     if found.get("waiting_for"):
-        click.echo(f"  waits for {found['waiting_for']}")
+        click.echo(f"  waiting: {found['waiting_for']}")
     if found.get("reason"):
         again = f"; tried again at {found['retry_at']}" if found.get("retry_at") else ""
         state = "parked after" if found.get("parked") else "has"

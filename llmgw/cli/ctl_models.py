@@ -60,7 +60,7 @@ def _wait(connection: Connection, name: str) -> None:
         found = connection.call("list_replicas", query={"model": name})
         placed = found or connection.call("placement", {"name": name})
         if not found and placed.get("waiting_for") and not any(p["fits"] for p in placed.get("profiles", [])):
-            raise Failure(f"{name} waits for {placed['waiting_for']}; `llmgw ctl explain-placement {name}` says why")
+            raise Failure(f"{name} is added and waits: {placed['waiting_for']}; `llmgw ctl explain-placement {name}` says why")
         return found
 
     for replica in watch_replicas(ask, wait_for_first=True):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import anyio
 import msgspec
+import pytest
 
 from llmgw.admin.audit import Attempt, AuditTrail, struck
 from llmgw.admin.routes import API, ROUTES
@@ -24,6 +25,7 @@ def laden() -> dict[str, object]:
     return {**flat, "profiles": [{"env": {"HF_TOKEN": CANARIES["by name"], "X": KEY}, "args": args, **flat}]}
 
 
+@pytest.mark.covers("C-57")
 def test_no_secret_sent_to_any_change_is_in_the_audit_log():
     with running_admin() as admin:
         for route in ROUTES:

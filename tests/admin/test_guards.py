@@ -18,6 +18,7 @@ HOSTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.covers("C-04")
 @pytest.mark.parametrize(("host", "passes"), HOSTS)
 def test_the_host_is_an_address_or_localhost(admin_shared: RunningAdmin, host: str, passes: bool):
     for path in ("/api/v1/version", "/health", "/metrics"):
@@ -36,12 +37,14 @@ ORIGINS = [
 ]  # fmt: skip
 
 
+@pytest.mark.covers("C-05")
 @pytest.mark.parametrize(("headers", "status"), ORIGINS)
 def test_another_sites_page_is_refused(admin_shared: RunningAdmin, headers: dict[str, str], status: int):
     sent = {name: value.format(port=admin_shared.port) for name, value in headers.items()}
     assert admin_shared.ask("GET", "/api/v1/version", headers=sent).status == status
 
 
+@pytest.mark.covers("C-07")
 def test_the_rules_are_applied_in_their_order(admin_shared: RunningAdmin):
     """C-07: each request breaks one rule less than the one before."""
     big = b"x" * (guards.MAX_BODY_BYTES + 1)
@@ -73,6 +76,7 @@ def test_the_rules_are_applied_in_their_order(admin_shared: RunningAdmin):
     assert [word for _, word in seen[:2]] == ["Host", "Origin"]
 
 
+@pytest.mark.covers("C-08")
 @pytest.mark.parametrize("header", ["a b", "a/b", "x" * 65, "é", "", "a\tb", "<x>"])
 def test_an_actor_that_does_not_fit_is_400(admin_shared: RunningAdmin, header: str):
     headers = {"X-Llmgw-Actor": header.encode("latin-1").decode("latin-1")}

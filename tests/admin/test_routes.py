@@ -63,6 +63,7 @@ def test_without_a_token_every_route_answers_401(shared: RunningAdmin, route: Ro
     assert "token" in answer.error
 
 
+@pytest.mark.covers("C-06")
 @pytest.mark.parametrize("route", CHANGES, ids=name_of)
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain", None])
 def test_a_change_that_is_not_json_is_refused_with_or_without_a_body(shared: RunningAdmin, route: Route, kind):
@@ -107,6 +108,7 @@ def test_a_valid_request_is_answered_as_the_table_says(admin: RunningAdmin, rout
         assert (event.action, event.result, event.status, event.actor) == (route.action, "ok", route.status, "tester")
 
 
+@pytest.mark.covers("C-47")
 @pytest.mark.parametrize("route", [r for r in ROUTES if r.method == "GET"], ids=name_of)
 def test_with_the_store_away_what_is_in_memory_is_still_answered(admin: RunningAdmin, route: Route):
     admin.audit.is_away = admin.records.is_away = True
@@ -199,6 +201,7 @@ def test_a_body_that_is_wrong_is_400_and_nothing_changes(shared: RunningAdmin, b
     assert shared.fleet.definitions["chat"]["scaling"] == before
 
 
+@pytest.mark.covers("C-10")
 def test_seconds_and_a_duration_give_the_same_stored_value_and_answer(admin: RunningAdmin):
     seen = []
     for value in (1800, "30m"):

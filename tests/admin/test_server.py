@@ -1,26 +1,6 @@
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from llmgw.admin.server import token_path
-from llmgw.config.server import AuthSettings, ServerConfig
 from tests.admin.admin_server import RunningAdmin
-
-
-@pytest.mark.parametrize(
-    ("config", "where"),
-    [
-        (ServerConfig(admin_token_file="/etc/t"), "/etc/t"),
-        (ServerConfig(), "/var/lib/llmgw/admin-token"),
-        (ServerConfig(auth=AuthSettings(store="/data/x/llmgw.db")), "/data/x/admin-token"),
-        (ServerConfig(auth=AuthSettings(store="postgres://u@h/db")), "/var/lib/llmgw/admin-token"),
-        (ServerConfig(auth=AuthSettings(store="@/etc/dsn")), "/var/lib/llmgw/admin-token"),
-    ],
-)
-def test_the_token_is_kept_beside_the_store_unless_told(config: ServerConfig, where: str):
-    assert token_path(config) == Path(where)
 
 
 def test_the_metrics_port_serves_metrics_and_nothing_else(admin_shared: RunningAdmin):

@@ -167,6 +167,7 @@ def test_a_refused_connection_is_one_sentence():
     )
 
 
+@pytest.mark.covers("C-49", "C-50")
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
@@ -174,8 +175,8 @@ def test_a_refused_connection_is_one_sentence():
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 22\r\n\r\n<!DOCTYPE html><html/>", "a web page"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "does not answer with JSON"),
         (b"SSH-2.0-OpenSSH_9\r\n", "cannot be asked"),
-        (b"HTTP/1.1 404 X\r\nContent-Length: 54\r\n\r\n" + b'{"error":"no such path; openapi.json lists what is he"}'[:54],
-         ""),
+        (b"HTTP/1.1 404 X\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+         b'{"error":"there is no /api/v1/summary; /api/v1/openapi.json lists what there is"}', "older than this ctl"),
         (b"", "cannot be asked"),
     ],
 )  # fmt: skip

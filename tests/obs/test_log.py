@@ -15,6 +15,7 @@ def lines():
     log.configure("text", "info")
 
 
+@pytest.mark.covers("M-651")
 def test_a_json_line_holds_time_level_logger_message_and_facts(lines):
     read, out = lines
     log.configure("json", "info", out)
