@@ -6,6 +6,7 @@ rest is cancelled.
 """
 
 import errno
+import socket
 from collections.abc import Sequence
 
 import trio
@@ -81,6 +82,7 @@ class Http1Server:
             self.refused_total += 1
             stream.socket.close()
             return
+        _notice_vanished_peer(stream, self._limits.write_stall_s)
         connection = Http1Connection(
             SocketPipe(stream), address, self._handler, self._limits, self._on_fault, self._date, inflating
         )
@@ -127,6 +129,21 @@ class Http1Server:
         cut = sum(connection.is_answering for connection in self._open)
         self._serving.cancel()
         return cut
+
+
+def _notice_vanished_peer(stream: trio.SocketStream, after_s: float) -> None:
+    """Have the kernel report a peer that vanished without a FIN: bytes not acknowledged, or probes not answered."""
+    options = (
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, round(after_s / 2))),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, round(after_s / 6))),
+        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(after_s * 1000)),
+    )
+    try:
+        for level, option, value in options:
+            stream.socket.setsockopt(level, option, value)
+    except OSError:
+        return  # it is gone already, which the first read tells
 
 
 def _peer(stream: trio.SocketStream) -> str:
