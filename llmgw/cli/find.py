@@ -28,7 +28,7 @@ def find_server(server: str | None, data: str | None) -> Place:
     A server named by address uses the token file of the `up` that has that address, else the service's.
     """
     named = server or os.environ.get("LLMGW_ADMIN_URL")
-    ups = [place for place in (_read_up(folder / "up.json") for folder in _folders(data)) if place is not None]
+    ups = [place for place in (_read_up(folder / "up.json") for folder in up_folders(data)) if place is not None]
     if named:
         address = named if "://" in named else f"http://{named}"
         return next((up for up in ups if up.admin == address.rstrip("/")), Place(address, SYSTEM_TOKEN))
@@ -68,7 +68,7 @@ def _fit(token: str, where: str) -> str:
     return token
 
 
-def _folders(data: str | None) -> list[Path]:
+def up_folders(data: str | None) -> list[Path]:
     """Return data folders `llmgw up` may have used, likeliest first. The same rule as `ops.up.layout`."""
     if data:
         return [Path(data).expanduser()]

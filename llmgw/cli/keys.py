@@ -12,11 +12,12 @@ from typing import Any
 
 import click
 
+from llmgw.cli.find import up_folders
 from llmgw.config.duration import parse_duration_s
 from llmgw.config.refusal import Refused
 
 _SYSTEM_STORE = "/var/lib/llmgw/llmgw.db"
-_STORE_FILE = "llmgw.db"
+_UP_STORE = "store/llmgw.db"
 
 
 class _Duration(click.ParamType):
@@ -128,11 +129,9 @@ def find_store(store: str | None, config: str | None, data: str | None) -> str:
         from llmgw.config.load import load_server_config
 
         return load_server_config(config).auth.store
-    home = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
-    folder = Path(data) if data else Path(home) / "llmgw"
-    if data or (folder / _STORE_FILE).exists():
-        return str(folder / _STORE_FILE)
-    return _SYSTEM_STORE
+    stores = [folder / _UP_STORE for folder in up_folders(data)]
+    found = stores[0] if data else next((path for path in stores if path.exists()), None)
+    return str(found) if found is not None else _SYSTEM_STORE
 
 
 def actor_name() -> str:

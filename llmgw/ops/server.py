@@ -30,6 +30,7 @@ from llmgw.ops.gateway_settings import gateway_settings
 from llmgw.ops.lifetime import Stop, exit_status, wait_for_stop
 from llmgw.ops.server_listeners import Listeners, server_listeners
 from llmgw.ops.store_ports import StoredAudit, StoredRequests
+from llmgw.ops.usage_figures import show_recorder
 from llmgw.people.lookup import StoreKeyLookup
 from llmgw.store.loop import Store
 from llmgw.store.recorder import UsageRecorder
@@ -74,6 +75,7 @@ async def _serve(config: ServerConfig, parent_fd: int | None) -> None:
             buffer_size=config.auth.buffer_size,
             warn=log.get("store.recorder").warning,
         )
+        show_recorder(metrics, recorder)
         leader = Leader(config, store, name=name)
         links = AgentLinks(
             leader,

@@ -109,11 +109,11 @@ def test_the_store_is_found_by_flag_configuration_data_folder_or_service(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert find_store("a.db", str(config), "d") == "a.db"
     assert find_store(None, str(config), "d") == "postgres://db/llmgw"
-    assert find_store(None, None, "d") == "d/llmgw.db"
+    assert find_store(None, None, "d") == "d/store/llmgw.db"
     assert find_store(None, None, None) == "/var/lib/llmgw/llmgw.db"
-    (tmp_path / "llmgw").mkdir()
-    (tmp_path / "llmgw/llmgw.db").touch()
-    assert find_store(None, None, None) == str(tmp_path / "llmgw/llmgw.db")
+    (tmp_path / "llmgw/store").mkdir(parents=True)
+    (tmp_path / "llmgw/store/llmgw.db").touch()
+    assert find_store(None, None, None) == str(tmp_path / "llmgw/store/llmgw.db")
     with pytest.raises(Refused):
         find_store(None, str(tmp_path / "none.yaml"), None)
 
