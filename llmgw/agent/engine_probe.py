@@ -94,8 +94,8 @@ async def run_program(command: Sequence[str], cwd: str, user: EngineUser | None)
                 group=user.gid if user else None,
                 extra_groups=list(user.groups) if user else None,
             )
-    except OSError as error:
-        raise CannotStart(f"{command[0]} cannot be started: {error.strerror or error}") from None
     except TimeoutError:
         raise CannotStart(f"{command[0]} did not end within {_PROGRAM_S:g} s") from None
+    except OSError as error:
+        raise CannotStart(f"{command[0]} cannot be started: {error.strerror or error}") from None
     return done.returncode, done.stdout.decode("utf-8", "replace")[:_OUTPUT_CHARS]

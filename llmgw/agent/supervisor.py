@@ -61,7 +61,7 @@ class Supervisor:
                 os.close(output_fd)
             shard.process = process
             self._save(shard, was_ready=False)
-        self._tasks.start_soon(self._watch, shard, process)
+            self._tasks.start_soon(self._watch, shard, process)
 
     def _marker(self, shard: Shard) -> str:
         return self._marker_prefix + shard.shard_id
