@@ -17,9 +17,10 @@ from llmgw.wire.api_key import is_whole
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     async def make() -> None:
-        async with Store(str(tmp_path / "llmgw.db")):
+        async with Store(str(tmp_path / "store/llmgw.db")):
             pass
 
+    (tmp_path / "store").mkdir()
     anyio.run(make, backend="trio")
     return tmp_path
 
@@ -77,7 +78,7 @@ def test_changes_and_refused_changes_are_audited_with_who_ran_them(
     monkeypatch.setenv("SUDO_USER", "ada lovelace")
     _llmgw_keys(data, "create")
     _llmgw_keys(data, "create", "--project", "nowhere")
-    with sqlite3.connect(data / "llmgw.db") as connection:
+    with sqlite3.connect(data / "store/llmgw.db") as connection:
         events = connection.execute(
             "SELECT actor, source, action, result, status FROM audit_events"
         ).fetchall()

@@ -246,7 +246,7 @@ def test_the_log_line_names_the_request_and_holds_no_text():
         await rig.post({"model": "tiny", "messages": [{"role": "user", "content": "canary-word"}]})
         await rig.row()
         (line,) = [line for line in rig.log.lines if line["message"] == "request"]
-        assert (line["key"], line["model"], line["status"]) == ("key-A", "tiny", 200)
+        assert (line["key_id"], line["model"], line["status"]) == ("key-A", "tiny", 200)
         assert "canary-word" not in str(rig.log.lines)
         assert TEXT not in str(rig.log.lines)
         assert rig.key not in str(rig.log.lines)
