@@ -19,6 +19,7 @@ INCURABLE = (
     "unknown engine",
     "checksum",
     "the source ",
+    "the model file ",
 )
 """Beginnings of the sentences an agent says when no retry can help: it fails everywhere alike (L-63)."""
 

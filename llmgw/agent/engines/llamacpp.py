@@ -169,6 +169,6 @@ def check_model_file(path: str) -> None:
             return
         except HeaderCutShort:
             if len(prefix) == size_bytes or step_bytes == _READ_STEPS_BYTES[-1]:
-                raise CannotStart(f"{path} is not usable: it ends inside its header") from None
+                raise CannotStart(f"the model file {path} is not usable: it ends inside its header") from None
         except NotGGUF as fault:
-            raise CannotStart(f"{path} is not usable: {fault.sentence}") from None
+            raise CannotStart(f"the model file {path} is not usable: {fault.sentence}") from None
