@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from llmgw.config.refusal import Refused
-from llmgw.wire.agent import FetchProgress, ShardState, StopShard
-from tests.control.leader_rig import AUDIT, MemoryKeeper, Rig, breaks, model, play, works
+from llmgw.wire.agent import GPU, FetchProgress, ShardState, StopShard
+from tests.control.leader_rig import AUDIT, MemoryKeeper, Rig, breaks, heartbeat_of, model, play, register_of, works
 
 
 def test_a_declared_model_is_started_and_routed_to_once_its_node_says_ready() -> None:
@@ -517,3 +517,42 @@ def test_logs_are_asked_of_the_node_and_an_unknown_node_is_refused() -> None:
             await rig.leader.node_logs("z", "", 10)
 
     play(Rig, scene)
+
+
+@pytest.mark.covers("F-21")
+def test_nothing_is_placed_on_memory_others_hold_nor_beyond_what_reservations_leave() -> None:
+    card = {"gpu_class": "l4-22g", "memory_total_mb": 22_000}
+    on_gpu = model(min=3)
+    on_gpu["profiles"] = [{"name": "gpu", "engine": "llamacpp", "gpu_class": "l4-22g", "min_memory_gb": 1}]
+
+    async def scene(rig: Rig) -> None:
+        rig.nodes.mute = True
+        rig.nodes.answers = lambda node, command: None
+        rig.leader.on_register("a", register_of("a", [], gpus=[GPU(index=i, **card) for i in range(3)]), "")
+        beat = heartbeat_of("a", gpu_memory_used_mb=[9000, 0, 0], gpu_foreign_memory_mb=[9000, 0, 0])
+        rig.leader.on_heartbeat("a", beat)
+        rig.nodes.live.add("a")
+        await rig.until(lambda: len(rig.nodes.starts()) == 2)
+        assert [s.gpu_indices for s in rig.nodes.starts()] == [[1], [2]]
+        reason = rig.leader.placement("chat").profiles[0].rejections[0].reason
+        assert reason == "0 of 3 free, needs 1; GPU 0: 9000 MiB already allocated by another process"
+        classes = rig.leader.nodes()[0].class_gpus[0]
+        assert (classes.total, classes.free, classes.unhealthy) == (3, 0, 1)
+        rig.leader.on_heartbeat("a", heartbeat_of("a", gpu_memory_used_mb=[0] * 3, gpu_foreign_memory_mb=[0] * 3))
+        await rig.until(lambda: len(rig.nodes.starts()) == 3)
+        assert rig.nodes.starts()[2].gpu_indices == [0]
+        big = model("big", min=2)
+        big["profiles"][0]["min_memory_gb"] = 31
+        await rig.leader.add_model(big, AUDIT)
+        await rig.until(lambda: [s.model for s in rig.nodes.starts()].count("big") == 1)
+        reasons = [r.reason for r in rig.leader.placement("big").profiles[0].rejections]
+        assert reasons == ["26.8 of 60.8 GB memory free, needs 31.0"]
+
+    play(lambda: Rig(on_gpu), scene)
+
+
+def test_a_time_zone_or_port_range_that_is_none_stops_the_server() -> None:
+    with pytest.raises(Refused, match="is not a time zone this machine knows"):
+        Rig(timezone="Mars/Olympus")
+    with pytest.raises(Refused, match=r"control\.port_range"):
+        Rig(port_range="x")
