@@ -12,6 +12,7 @@ import sys
 from functools import partial
 
 import anyio
+from anyio.abc import TaskStatus
 
 from llmgw.control.port import LocalControl
 from llmgw.gateway.pipeline import Gateway
@@ -56,8 +57,10 @@ async def make_key(store_url: str) -> str:
         return minted.text
 
 
-async def serve(store_url: str, port: int, engine_port: int) -> None:
-    """Serve on loopback until cancelled."""
+async def serve(
+    store_url: str, port: int, engine_port: int, *, task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    """Serve on loopback until cancelled; started with the port, which 0 leaves to the system."""
     settings = GatewaySettings()
     async with Store(store_url) as store, EnginePool() as pool, anyio.create_task_group() as group:
         lookup, recorder = StoreKeyLookup(store), UsageRecorder(store)
@@ -67,7 +70,9 @@ async def serve(store_url: str, port: int, engine_port: int) -> None:
         gateway = Gateway(control, pool, Metrics(), log.get("gateway"))
         await group.start(gateway.run)
         server = Http1Server(gateway.handle, ListenerLimits(trusted=("127.0.0.1",)), gateway.on_fault)
-        await group.start(partial(server.serve, await open_listeners(f"127.0.0.1:{port}")))
+        listeners = await open_listeners(f"127.0.0.1:{port}")
+        await group.start(partial(server.serve, listeners))
+        task_status.started(listeners[0].socket.getsockname()[1])
         await anyio.sleep_forever()
 
 

@@ -73,6 +73,11 @@ def test_the_store_and_its_drivers_work_on_every_interpreter(
     python = interpreters.found().get(version)
     if python is None:
         pytest.skip(f"CPython {version} is not on this machine")
+    store = tmp_path / "llmgw.db"
+    made = subprocess.run(
+        [sys.executable, "-m", "llmgw.testing.bench_gateway", "key", store], cwd=ROOT, check=False
+    )
+    assert made.returncode == 0
     said = call(
         python,
         "-I",
@@ -82,7 +87,7 @@ def test_the_store_and_its_drivers_work_on_every_interpreter(
         "--name",
         "first",
         "--store",
-        tmp_path / "llmgw.db",
+        store,
         "--json",
         cache=cache,
         cwd=away.parent,
