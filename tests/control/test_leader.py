@@ -7,7 +7,17 @@ import pytest
 
 from llmgw.config.refusal import Refused
 from llmgw.wire.agent import GPU, FetchProgress, ShardState, StopShard
-from tests.control.leader_rig import AUDIT, MemoryKeeper, Rig, breaks, heartbeat_of, model, play, register_of, works
+from tests.control.leader_rig import (
+    AUDIT,
+    MemoryKeeper,
+    Rig,
+    breaks,
+    heartbeat_of,
+    model,
+    play,
+    register_of,
+    works,
+)
 
 
 def test_a_declared_model_is_started_and_routed_to_once_its_node_says_ready() -> None:

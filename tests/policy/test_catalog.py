@@ -78,7 +78,11 @@ BAD: list[tuple[int, str, Any]] = [
     (501, "owner: capacity quotas come with", raw(owner="org:Acme")),
     (400, "capability 'fast' is not one of tools", raw(capabilities=["fast"])),
     # L-4
-    (400, r"profiles\[1\] 'b': argument --log-file is not allowed", raw(profiles=[profile(), profile("b", args=["--log-file", "x"])])),
+    (
+        400,
+        r"profiles\[1\] 'b': argument --log-file is not allowed",
+        raw(profiles=[profile(), profile("b", args=["--log-file", "x"])]),
+    ),
     (400, "argument --host is not allowed", with_profile(args=["--host=0.0.0.0"])),
     (400, "variable LD_PRELOAD is not allowed", with_profile(env={"LD_PRELOAD": "x"})),
     (400, "follows from max_loaded_adapters", with_gpu(env={"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"})),
@@ -146,7 +150,10 @@ GOOD: list[dict[str, Any]] = [
     with_gpu("sglang", tp=2, pp=2),
     {**with_gpu(), "adapters": "x=org/x", "max_loaded_adapters": 4},
     with_profile(gpu_class="a100-80g-mig-3g.40gb", node_selector={"llmgw.io/rack": "r1", "any": "x"}),
-    with_scaling(min=0, max=3, idle_timeout=60, prewarm="10m", schedule=[{"days": ["mon"], "from": "22:00", "to": "06:00", "min": 1}]),
+    with_scaling(
+        min=0, max=3, idle_timeout=60, prewarm="10m",
+        schedule=[{"days": ["mon"], "from": "22:00", "to": "06:00", "min": 1}],
+    ),
     with_scaling(min=2, max=0),
     raw(profiles=[profile("a", engine="sim"), profile("b", ready_timeout="5m", keep_within="rack", power_watts=300)]),
 ]  # fmt: skip

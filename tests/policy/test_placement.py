@@ -155,8 +155,9 @@ def test_what_could_never_fit_is_unfit_and_what_fits_another_time_is_busy() -> N
 
 @pytest.mark.covers("L-5")
 def test_a_mig_class_with_more_than_one_instance_is_refused_by_placement_whatever_got_past() -> None:
-    from llmgw.config.refusal import Refused
     from msgspec.structs import replace
+
+    from llmgw.config.refusal import Refused
 
     with pytest.raises(Refused, match="a MIG class takes"):
         definition(profiles=[profile("mig", gpu_class="a-mig-1g.5gb", gpus_per_node=2)])

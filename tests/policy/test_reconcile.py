@@ -11,7 +11,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
 from llmgw.policy.reconcile import Drain, Place, Plan, Release, Stop, plan
-from llmgw.policy.snapshot import Failures, Load, Memory, ModelSeen, NodeSeen, ReplicaSeen, ScaleState, Snapshot
+from llmgw.policy.snapshot import (
+    Failures,
+    Load,
+    Memory,
+    ModelSeen,
+    NodeSeen,
+    ReplicaSeen,
+    ScaleState,
+    Snapshot,
+)
 from tests.policy.builds import GIB, definition, node, profile, replica
 
 
