@@ -171,6 +171,8 @@ class Leader:
         apply.apply(estate, plan, self._draw)
         apply.send_again(estate)
         self._routes.publish()
+        if plan.is_partial:
+            self.wake()
         return plan
 
     def _clear_outlived(self) -> None:

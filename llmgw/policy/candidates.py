@@ -129,7 +129,7 @@ def order(need: Need, here: NodeRoom, near: frozenset[str]) -> tuple[int, int, i
     """
     model, klass = need.definition.name, need.profile.gpu_class
     return (
-        len(_domains(here) & near),
+        len(_domains(here) & near) if near else 0,
         here.models.get(model, 0),
         0 if need.profile.engine in here.node.engines else 1,
         0 if need.definition.source in here.node.weights else 1,

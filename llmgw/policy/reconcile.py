@@ -68,12 +68,18 @@ class Note(Struct, frozen=True):
     sentence: str = ""
 
 
+MOST_PLACED = 32
+"""Replicas placed by one pass at most. A large catalog that starts all at once takes several passes, so that reports
+are heard and gateways are told in between."""
+
+
 class Plan(Struct, frozen=True):
-    """What to do, in order, what to remember, and what was found."""
+    """What to do, in order, what to remember, and what was found. `is_partial`: more is to be placed at once."""
 
     actions: tuple[Action, ...]
     memories: dict[str, Memory]
     notes: dict[str, Note]
+    is_partial: bool = False
 
 
 class _Draft:
@@ -86,6 +92,8 @@ class _Draft:
         self.room: Room = Room(nodes={})
         self.memories: dict[str, Memory] = {}
         self.notes: dict[str, Note] = {}
+        self.placed = 0
+        self.is_partial = False
 
     def remove(self, removal: Removal) -> None:
         """Drain or stop one replica."""
@@ -115,7 +123,7 @@ def plan(snapshot: Snapshot) -> Plan:
         _place_missing(draft, model, seen)
     for model, seen in counted:
         _roll(draft, model, seen)
-    return Plan(tuple(draft.actions), draft.memories, draft.notes)
+    return Plan(tuple(draft.actions), draft.memories, draft.notes, draft.is_partial)
 
 
 def _free_lost(draft: _Draft) -> None:
@@ -199,11 +207,15 @@ def _place_missing(draft: _Draft, model: ModelSeen, seen: Census) -> None:
 
 
 def _try_place(draft: _Draft, model: ModelSeen) -> bool:
+    if draft.placed >= MOST_PLACED:
+        draft.is_partial = True
+        return False
     found = place(model.definition, draft.room, model.failures, draft.snapshot.now_s)
     name = model.definition.name
     if isinstance(found, NoRoom):
         draft.notes[name] = replace(draft.notes[name], no_room=found)
         return False
+    draft.placed += 1
     draft.room = draft.room.taking(found.share, name)
     draft.actions.append(Place(found))
     return True

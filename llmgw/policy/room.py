@@ -39,8 +39,10 @@ class NodeRoom(Struct, frozen=True):
 
     def free_gpus(self, klass: str) -> tuple[int, ...]:
         """Return the indices of healthy GPUs of a class that no shard holds, ascending."""
-        healthy = (g.index for g in self.node.gpus if g.klass == klass and not g.problem)
-        return tuple(sorted(index for index in healthy if index not in self.held_gpus))
+        held = self.held_gpus
+        free = [g.index for g in self.node.gpus if g.klass == klass and not g.problem and g.index not in held]
+        free.sort()
+        return tuple(free)
 
     def replica_count(self) -> int:
         """Return how many replicas run here."""

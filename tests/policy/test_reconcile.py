@@ -243,3 +243,20 @@ def test_scaling_that_was_remembered_goes_on() -> None:
     chat = definition(scaling={"min": 1, "max": 3})
     seen = ModelSeen(definition=chat, memory=Memory(scale=ScaleState(target=2)))
     assert kinds(plan(shot(seen, nodes=[node("a")]))) == ["Place", "Place"]
+
+
+def test_a_catalog_that_starts_all_at_once_takes_several_passes() -> None:
+    many = [definition(f"m{i:02d}") for i in range(40)]
+    nodes = [node(f"n{i:02d}") for i in range(40)]
+    first = plan(shot(*many, nodes=nodes))
+    assert (len(first.actions), first.is_partial) == (32, True)
+    running = [replica(many[i], f"r{i}", f"n{i:02d}", "starting") for i in range(32)]
+    second = plan(shot(*many, nodes=nodes, replicas=running))
+    assert (len(second.actions), second.is_partial) == (8, False)
+
+
+def test_models_that_fit_nowhere_do_not_keep_the_others_waiting_nor_the_passes_running() -> None:
+    stuck = [definition(f"a{i:02d}", profiles=[profile(cpu_cores=64)]) for i in range(40)]
+    found = plan(shot(*stuck, definition("z"), nodes=[node("n")]))
+    assert [a.placed.model for a in found.actions if isinstance(a, Place)] == ["z"]
+    assert not found.is_partial
