@@ -30,6 +30,21 @@ def bind_address(mgmt_addr: str, own: Collection[str]) -> str:
     return str(address) if str(address) in own else ""
 
 
+def port_fault(host: str, port: int) -> str | None:
+    """Return a sentence when another program listens on a port already, or None.
+
+    Asked before an engine spends minutes loading only to find out, in whatever words it has for it.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return f"the engine cannot listen on {host} port {port}: {error.strerror or error}"
+    return None
+
+
 def own_addresses() -> frozenset[str]:
     """Return the addresses of this machine's interfaces, as the kernel's own tables list them."""
     return frozenset({*_local_ipv4(_read(_FIB_TRIE)), *_ipv6(_read(_IF_INET6))})

@@ -6,6 +6,7 @@ The node's tasks outlive every link: engines keep serving, downloads go on, and 
 """
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -70,6 +71,7 @@ class Node:
         self._meter = LoadMeter()
         self._started_unix = int(time.time())
         self._recovered = anyio.Event()
+        self._stops: Counter[str] = Counter()
         self.shards = ShardTable()
         self.node_id = config.node_id or self._machine.hostname.lower()
         self.mgmt_addr = config.mgmt_addr or route_address(config.servers[0] if config.servers else "")
@@ -182,7 +184,7 @@ class Node:
     def _on_start(self, message: StartShard, outbox: Outbox) -> None:
         """A repeated start changes nothing and is told where the shard stands (P-51), even while that start runs."""
         shard = self.shards.get(message.shard_id)
-        if shard is not None and not shard.is_ended and not self._lanes.waiting(message.shard_id):
+        if shard is not None and not shard.is_ended and not self._stops[message.shard_id]:
             self._tasks.start_soon(self._send, outbox, shard.status(self.node_id))
             return
         self._lanes.put(message.shard_id, partial(self._run_start, message, outbox))
@@ -218,7 +220,14 @@ class Node:
         shard = self.shards.get(message.shard_id)
         if shard is not None and shard.starting is not None:
             shard.starting.cancel()
-        self._lanes.put(message.shard_id, partial(self._stop, message, outbox))
+        self._stops[message.shard_id] += 1
+        self._lanes.put(message.shard_id, partial(self._run_stop, message, outbox))
+
+    async def _run_stop(self, message: StopShard, outbox: Outbox) -> None:
+        await self._stop(message, outbox)
+        self._stops[message.shard_id] -= 1
+        if not self._stops[message.shard_id]:
+            del self._stops[message.shard_id]
 
     async def _stop(self, message: StopShard, outbox: Outbox) -> None:
         shard = self.shards.get(message.shard_id)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from anyio import to_thread
 
+from llmgw.agent.bind_address import port_fault
 from llmgw.agent.engine_probe import EngineProbe
 from llmgw.agent.engines.adapter import CannotStart, EngineAdapter
 from llmgw.agent.engines.registry import EngineRegistry
@@ -46,6 +47,9 @@ class ShardStart:
             adapter = self._checked(shard)
             await self._fetch_weights(shard)
             shard.move(ShardState.STARTING)
+            taken = port_fault(shard.spec.listen_host, shard.spec.http_port) if adapter.serves_http(shard.spec) else None
+            if taken:
+                raise CannotStart(taken)
             commands = await to_thread.run_sync(adapter.commands, shard.spec, self._engine_dir)
             await self._supervisor.launch(shard, commands)
             await self._supervisor.become_ready(shard, adapter, ready_timeout_s)

@@ -101,6 +101,7 @@ class ShardTable:
     def __init__(self) -> None:
         self.changed = anyio.Event()
         self._shards: dict[str, Shard] = {}
+        self._replaced: list[Shard] = []
 
     def notify(self) -> None:
         """Wake whoever waits for a change."""
@@ -108,7 +109,12 @@ class ShardTable:
         self.changed = anyio.Event()
 
     def add(self, spec: ShardSpec, state: ShardState = ShardState.PENDING) -> Shard:
-        """Add a shard, in place of an ended one of that id; long-ended ones that were told are forgotten."""
+        """Add a shard, in place of an ended one of that id; long-ended ones that were told are forgotten.
+
+        The one replaced is kept until its end was told, so that no control plane misses it.
+        """
+        replaced = self._shards.get(spec.shard_id)
+        self._replaced = [one for one in (*self._replaced, replaced) if one is not None and not one.is_end_told]
         shard = self._shards[spec.shard_id] = Shard(spec, self.notify, state)
         ended = [one for one in self._shards.values() if one.is_ended and one.is_end_told]
         for old in sorted(ended, key=lambda one: one.since_s)[: max(len(ended) - _KEPT_ENDED, 0)]:
@@ -126,8 +132,8 @@ class ShardTable:
             del self._shards[shard.shard_id]
 
     def all(self) -> list[Shard]:
-        """Return every shard, ended ones included."""
-        return list(self._shards.values())
+        """Return every shard, ended ones included, and before them those replaced before their end was told."""
+        return [*(one for one in self._replaced if not one.is_end_told), *self._shards.values()]
 
     def living(self) -> list[Shard]:
         """Return the shards that have not ended."""

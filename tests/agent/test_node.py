@@ -331,7 +331,7 @@ def test_the_simulated_engine_is_started_like_any_other() -> None:
     run(main)
 
 
-def test_a_port_in_use_fails_the_shard_with_the_engines_words() -> None:
+def test_a_port_in_use_fails_the_shard_before_anything_is_started() -> None:
     async def main(folder: Path) -> None:
         import socket
 
@@ -344,6 +344,7 @@ def test_a_port_in_use_fails_the_shard_with_the_engines_words() -> None:
             async with running_node(node_config(folder)) as rig:
                 rig.command(msgspec.structs.replace(start_command(model_file(folder)), http_port=port))
                 status = await rig.told(ShardState.FAILED)
-                assert "bind" in " ".join([status.error, *status.last_output])
+                assert f"port {port}: Address already in use" in status.error
+                assert rig.shard().process is None
 
     run(main)

@@ -127,6 +127,17 @@ def test_an_end_that_no_link_saw_is_told_by_the_next_and_by_no_other() -> None:
     _run(main)
 
 
+def test_an_end_is_told_even_when_the_next_start_came_at_once() -> None:
+    async def main(table: ShardTable, link: Callable[[], Link], _clock: Clock) -> None:
+        one = link()
+        table.add(_spec("a")).move(ShardState.STOPPED)
+        again = table.add(_spec("a"))
+        assert await one.settle() == [("a", ShardState.STOPPED), ("a", ShardState.PENDING)]
+        assert table.get("a") is again and table.all() == [again]
+
+    _run(main)
+
+
 def test_a_link_that_ends_before_it_was_told_leaves_the_end_for_the_next() -> None:
     async def main(table: ShardTable, link: Callable[[], Link], _clock: Clock) -> None:
         shard = table.add(_spec("a"))

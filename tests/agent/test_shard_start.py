@@ -44,7 +44,8 @@ def test_a_failed_shard_may_be_started_again_under_its_id() -> None:
         async with running_node(node_config(folder)) as rig:
             rig.command(start_command("/nowhere.gguf"))
             await rig.told(ShardState.FAILED)
-            await rig.started(start_command(model_file(folder)))
+            rig.command(start_command(model_file(folder)))
+            await rig.in_state(ShardState.READY)
 
     run(main)
 
@@ -57,9 +58,9 @@ def test_a_stop_and_a_start_sent_together_end_in_a_new_process() -> None:
             rig.command(stop_command())
             rig.command(start_command(model_file(folder)))
             with anyio.fail_after(30):
-                while rig.shard() is first or rig.shard().state is not ShardState.READY:
+                while ShardState.STOPPED not in rig.states():
                     await anyio.sleep(0.02)
-            second = rig.shard()
+            second = await rig.in_state(ShardState.READY)
             assert second.process is not None and second.process.identity != first.process.identity
             assert first.process.members() == []
 
