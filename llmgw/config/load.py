@@ -1,7 +1,7 @@
 """Reading a configuration file: YAML to a struct, or one sentence naming the key that is wrong."""
 
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
@@ -37,7 +37,8 @@ def read_yaml(path: str | Path) -> Any:
     if len(raw) > _MAX_FILE_BYTES:
         raise Refused(400, f"{path} is larger than {_MAX_FILE_BYTES} bytes, which no configuration needs")
     try:
-        return YAML(typ="safe", pure=True).load(raw.decode("utf-8")) or {}
+        reader: Any = YAML(typ="safe", pure=True)
+        return reader.load(raw.decode("utf-8")) or {}
     except UnicodeDecodeError as error:
         raise Refused(400, f"{path} is not UTF-8 at byte {error.start}; save it as UTF-8") from None
     except (YAMLError, ValueError, RecursionError) as error:
@@ -67,8 +68,8 @@ def plain_sentence(text: str) -> str:
 def _with_seconds(raw: Any, kind: Any, path: str) -> Any:
     """Return a copy of `raw` in which every duration field of `kind` is a number of seconds."""
     if not isinstance(raw, dict) or not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
-        return raw
-    out = dict(raw)
+        return cast(Any, raw)
+    out = dict(cast(dict[str, Any], raw))
     for field in msgspec.structs.fields(kind):
         if field.encode_name not in out:
             continue

@@ -37,6 +37,7 @@ async def _serve(config: AgentConfig, parent_fd: int | None, stop_engines: bool)
     config = msgspec.structs.replace(config, node_id=node_id_of(config, socket.gethostname()))
     node = Node(config, kept)
     link = AgentLink(config, node, node_id=node.node_id, version=__version__)
+    reason: Stop | None = None
     async with anyio.create_task_group() as tasks:
         await tasks.start(node.run)
         async with anyio.create_task_group() as linked:

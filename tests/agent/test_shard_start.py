@@ -8,7 +8,15 @@ import anyio
 
 from llmgw.policy.engine_rules import unsafe_argument, unsafe_environment
 from llmgw.wire.agent import LoraAdapter, ShardState
-from tests.agent.node_rig import model_file, node_config, run, running_node, script, start_command, stop_command
+from tests.agent.node_rig import (
+    model_file,
+    node_config,
+    run,
+    running_node,
+    script,
+    start_command,
+    stop_command,
+)
 
 
 def test_an_unsafe_profile_is_failed_with_the_catalogs_words_and_nothing_is_started() -> None:

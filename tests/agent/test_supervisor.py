@@ -32,7 +32,11 @@ def _engine(folder: Path, says: str) -> str:
     """Write a program that says a line and then answers everything like an engine."""
     (folder / "serve.py").write_text(SERVES)
     (folder / "serve.py").chmod(0o644)
-    return script(folder, "engine", f'while [ "$1" != --port ]; do shift; done\nexec /usr/bin/python3 -I {folder}/serve.py "{says}" $2\n')
+    return script(
+        folder,
+        "engine",
+        f'while [ "$1" != --port ]; do shift; done\nexec /usr/bin/python3 -I {folder}/serve.py "{says}" $2\n',
+    )
 
 
 def test_a_gpu_shard_that_computes_on_the_cpu_is_failed_and_ended() -> None:
@@ -41,7 +45,9 @@ def test_a_gpu_shard_that_computes_on_the_cpu_is_failed_and_ended() -> None:
         async with running_node(config) as rig:
             rig.command(msgspec.structs.replace(start_command(model_file(folder)), gpu_indices=[0]))
             status = await rig.told(ShardState.FAILED)
-            assert status.error.startswith("placed on GPU [0] but computing on the CPU: it offloaded 0 of 25 layers")
+            assert status.error.startswith(
+                "placed on GPU [0] but computing on the CPU: it offloaded 0 of 25 layers"
+            )
             process = rig.shard().process
             assert process is not None and process.members() == []
 

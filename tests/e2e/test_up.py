@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.rig import READY_LINE, TINY_ANSWER, Program, Up, engines_of, environment, is_running, processes_of, until
+from tests.e2e.rig import (
+    READY_LINE,
+    TINY_ANSWER,
+    Program,
+    Up,
+    engines_of,
+    environment,
+    is_running,
+    processes_of,
+    until,
+)
 
 
 def test_one_command_ends_in_a_streamed_answer_and_ctrl_c_leaves_nothing_running(

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from llmgw.config.refusal import Refused
 from llmgw.ops.up.account import require_readable
@@ -100,7 +101,7 @@ def starter(say: Callable[[str], None], url: str) -> ModelChoice | None:
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """The hub's own headers are wanted, not those of the storage it points at."""
 
-    def redirect_request(self, *_: object) -> None:
+    def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: Any) -> None:
         """Follow nothing."""
 
 

@@ -72,4 +72,5 @@ def choose_ports(client: int | None, kept_engine_ports: str | None = None) -> Po
         port = usual if usual != wanted and is_free(usual) else any_free_port(taken)
         taken.add(port)
         chosen.append(port)
-    return Ports(wanted, *chosen, engine_ports(kept_engine_ports))
+    agent, admin, metrics = chosen
+    return Ports(wanted, agent, admin, metrics, engine_ports(kept_engine_ports))

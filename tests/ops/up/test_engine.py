@@ -24,8 +24,14 @@ def layout(tmp_path: Path) -> Layout:
     return layout
 
 
-def test_a_program_that_dies_loading_a_model_is_refused_with_its_last_line(layout: Layout, tmp_path: Path) -> None:
-    bad = made(tmp_path, "llama-server", "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\necho instruction not known >&2\nkill -ILL $$\n")
+def test_a_program_that_dies_loading_a_model_is_refused_with_its_last_line(
+    layout: Layout, tmp_path: Path
+) -> None:
+    bad = made(
+        tmp_path,
+        "llama-server",
+        '#!/bin/sh\n[ "$1" = --version ] && exit 0\necho instruction not known >&2\nkill -ILL $$\n',
+    )
     with pytest.raises(Refused, match="killed by signal 4.*instruction not known"):
         choose_engine(str(bad), layout, None, print)
     assert not (layout.engines / "tried.json").exists()
@@ -39,7 +45,9 @@ def test_what_is_not_executable_is_refused(layout: Layout, tmp_path: Path) -> No
         choose_engine(str(tmp_path / "absent"), layout, None, print)
 
 
-def test_a_program_seen_loading_a_model_is_not_tried_again_until_it_changes(layout: Layout, tmp_path: Path) -> None:
+def test_a_program_seen_loading_a_model_is_not_tried_again_until_it_changes(
+    layout: Layout, tmp_path: Path
+) -> None:
     program = made(
         tmp_path,
         "llama-server",
@@ -70,5 +78,7 @@ def test_a_program_on_path_that_fails_is_said_and_not_used(
     said: list[str] = []
     with pytest.raises(Refused, match="could not be fetched"):
         choose_engine(None, layout, None, said.append)
-    assert any("not using the llama-server on PATH" in line and "exited with status 7" in line for line in said)
+    assert any(
+        "not using the llama-server on PATH" in line and "exited with status 7" in line for line in said
+    )
     assert not list((layout.engines / "llamacpp").glob("b*"))
