@@ -201,3 +201,29 @@ def test_a_judge_with_one_replica_is_warned_of() -> None:
     lone = definition("judge", role="guard", guard={"format": "json"}, scaling={"min": 1, "max": 1})
     assert "fewer than two" in warnings(lone)[0]
     assert warnings(OTHERS["judge"]) == ()
+
+
+def refusal(bad: dict[str, Any]) -> str:
+    with pytest.raises(Refused) as error:
+        check(decode_model(bad), OTHERS)
+    return error.value.sentence
+
+
+@pytest.mark.covers("L-7")
+def test_ranks_must_equal_the_cards_they_are_given() -> None:
+    for engine in ("vllm", "sglang", "trtllm"):
+        for tp, pp, cards in ((2, 1, 4), (2, 2, 2), (1, 3, 1)):
+            assert "they must be equal" in refusal(with_gpu(engine, tp=tp, pp=pp, gpus_per_node=cards))
+        assert check(decode_model(with_gpu(engine, tp=2, pp=2, gpus_per_node=4)), {}).profiles[0].tp == 2
+
+
+@pytest.mark.covers("L-10")
+def test_an_outside_model_has_no_profiles_adapters_role_or_gate() -> None:
+    outside = {"name": "chat", "external": {"url": "https://h"}}
+    for more in (
+        {"profiles": [profile()]},
+        {"adapters": "x=/x"},
+        {"role": "guard", "guard": {"format": "json"}},
+        {"eval": {"suite": "s"}},
+    ):
+        assert f"external and {next(iter(more))} exclude each other" in refusal({**outside, **more})
