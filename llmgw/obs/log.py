@@ -67,4 +67,5 @@ def _word(value: Any) -> str:
 
 def _one_line(value: Any) -> str:
     """Keep what others sent on one line, so that nobody can write a line of their own into the log."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
+    text = str(value)
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
