@@ -6,7 +6,7 @@ request ends, `_finish` runs once: the row, the figures and the log line come fr
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import anyio
@@ -52,10 +52,14 @@ def new_id() -> str:
     return f"{random.getrandbits(104):026x}"
 
 
+Access = Callable[[str, Mapping[str, str | int]], None]
+"""Writes one line about one request (obs.access)."""
+
+
 class Gateway:
     """Serves the client API. `handle` is the listener's handler, `on_fault` renders what the listener refuses itself.
 
-    `clock` is monotonic seconds, `wall` Unix seconds.
+    `clock` is monotonic seconds, `wall` Unix seconds. `access` writes the access line; the general log without it.
     """
 
     def __init__(
@@ -69,8 +73,10 @@ class Gateway:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         random_below: RandomBelow = random.randrange,
+        access: Access | None = None,
     ) -> None:
         self._log = log
+        self._access = access or (lambda message, fields: log.info(message, **fields))
         self._clock = clock
         self._wall = wall
         self.replicas = ReplicaTable(wall)
@@ -209,15 +215,17 @@ class Gateway:
         if exchange.principal is not None:
             self._reporter.put(usage_row(exchange, exchange.principal, new_id, ended))
         self._figures.finished(exchange, ended)
-        self._log.info(
+        self._access(
             "request",
-            id=exchange.request_id,
-            key_id=exchange.principal.key_id if exchange.principal is not None else "",
-            endpoint=exchange.endpoint.name,
-            model=exchange.target.name if exchange.target is not None else "",
-            replica=exchange.replica_id,
-            status=exchange.status,
-            code=exchange.error_code,
-            ms=round((ended - exchange.started) * 1000),
-            queue_ms=round(exchange.queue_s * 1000),
+            {
+                "id": exchange.request_id,
+                "key_id": exchange.principal.key_id if exchange.principal is not None else "",
+                "endpoint": exchange.endpoint.name,
+                "model": exchange.target.name if exchange.target is not None else "",
+                "replica": exchange.replica_id,
+                "status": exchange.status,
+                "code": exchange.error_code,
+                "ms": round((ended - exchange.started) * 1000),
+                "queue_ms": round(exchange.queue_s * 1000),
+            },
         )

@@ -25,6 +25,7 @@ from llmgw.net.engine_pool import EnginePool
 from llmgw.net.http1_server import Http1Server
 from llmgw.net.limits import ListenerLimits
 from llmgw.obs import log
+from llmgw.obs.access import AccessLog
 from llmgw.obs.metrics import Metrics
 from llmgw.ops.gateway_settings import gateway_settings
 from llmgw.ops.lifetime import Stop, exit_status, wait_for_stop
@@ -88,7 +89,8 @@ async def _serve(config: ServerConfig, parent_fd: int | None) -> None:
         leader.attach(links)
         settings = gateway_settings(config)
         port = LocalControl(leader, keys, recorder, lambda: settings)
-        gateway = Gateway(port, pool, metrics, log.get("gateway"), name=name)
+        access = AccessLog("gateway", config.log.format, config.log.level)
+        gateway = Gateway(port, pool, metrics, log.get("gateway"), name=name, access=access)
         client = Http1Server(
             gateway.handle,
             ListenerLimits(max_connections=config.router.max_connections, trusted=settings.trusted_proxies),

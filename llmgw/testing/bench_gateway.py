@@ -21,6 +21,7 @@ from llmgw.net.http1_server import Http1Server
 from llmgw.net.limits import ListenerLimits
 from llmgw.net.listeners import open_listeners
 from llmgw.obs import log
+from llmgw.obs.access import AccessLog
 from llmgw.obs.metrics import Metrics
 from llmgw.people import keys
 from llmgw.people.lookup import StoreKeyLookup
@@ -67,7 +68,7 @@ async def serve(
         await group.start(lookup.run)
         await group.start(recorder.run)
         control = LocalControl(bench_fleet(engine_port), lookup, recorder, lambda: settings)
-        gateway = Gateway(control, pool, Metrics(), log.get("gateway"))
+        gateway = Gateway(control, pool, Metrics(), log.get("gateway"), access=AccessLog("gateway"))
         await group.start(gateway.run)
         server = Http1Server(gateway.handle, ListenerLimits(trusted=("127.0.0.1",)), gateway.on_fault)
         listeners = await open_listeners(f"127.0.0.1:{port}")
