@@ -57,7 +57,7 @@ def test_offload_and_threads_are_given_unless_the_profile_gives_them() -> None:
     assert _args(_spec(), threads=8)[-1] == "8" and _args(_spec())[-1] == str(os.cpu_count())
 
 
-@pytest.mark.covers("E-11", "E-12", "E-13")
+@pytest.mark.covers("E-11", "E-13")
 def test_devices_are_given_by_index_by_uuid_for_mig_and_never_for_the_cpu() -> None:
     def env(**changes: Any) -> dict[str, str]:
         profile = {
