@@ -6,12 +6,13 @@ agent. A definition that is sound but needs a part of llmgw that is not built ye
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from typing import NamedTuple, cast
 
 from msgspec.structs import replace
 
-from llmgw.config.model import ModelDefinition, Profile
+from llmgw.config.model import ModelDefinition, Part, Profile
 from llmgw.config.refusal import Refused
 from llmgw.policy import engine_rules
 from llmgw.policy.schedule import DAYS, minutes
@@ -27,6 +28,11 @@ LOCATION_KEYS = tuple(f"llmgw.io/{key}" for key in ("site", "room", "row", "rack
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _OWNER = re.compile(r"(org:[^/]+|team:[^/]+/[^/]+|project:[^/]+/[^/]+/[^/]+)\Z")
 _LONGEST_ARGUMENT = 4096
+_MOST_ENTRIES = 1024
+_MOST = 65_536
+_MOST_GB = 1_000_000
+_MOST_WATTS = 1_000_000
+_LONGEST_S = 366 * 86_400
 
 
 class Fault(NamedTuple):
@@ -60,8 +66,9 @@ def check_all(definitions: Sequence[ModelDefinition]) -> tuple[ModelDefinition, 
 
 def faults(definition: ModelDefinition, others: Mapping[str, ModelDefinition]) -> Iterator[Fault]:
     """Yield everything that is wrong, what a reader should mend first coming first."""
-    for sentence in _name_faults(definition):
-        yield Fault(400, sentence)
+    for rules in (_bound_faults, _name_faults):
+        for sentence in rules(definition):
+            yield Fault(400, sentence)
     for sentence in _clashes(definition, others):
         yield Fault(409, sentence)
     for rules in (_word_faults, _scaling_faults, _external_faults, _source_faults, _role_faults, _adapter_faults):
@@ -87,6 +94,40 @@ def called(definition: ModelDefinition) -> tuple[str, ...]:
     return (definition.name, *definition.aliases, *(a.name for a in definition.adapters))
 
 
+def _bound_faults(definition: ModelDefinition) -> Iterator[str]:
+    """Refuse what is too large to be meant, before anything counts it.
+
+    Beyond these an agent would take the start command for a broken message and end its link, again at each try, and a
+    number above 64 bits could not even be sent.
+    """
+    yield from _beyond(definition, "")
+    yield from _beyond(definition.scaling, "scaling: ")
+    for place, window in enumerate(definition.scaling.schedule[:_MOST_ENTRIES]):
+        yield from _beyond(window, f"scaling.schedule[{place}]: ")
+    if definition.resources:
+        yield from _beyond(definition.resources, "resources: ")
+    if definition.slo:
+        yield from _beyond(definition.slo, "slo: ")
+    for place, profile in enumerate(definition.profiles[:_MOST_ENTRIES]):
+        yield from _beyond(profile, f"profiles[{place}] {profile.name[:80]!r}: ")
+
+
+_BOUNDS = {"min_memory_gb": _MOST_GB, "power_watts": _MOST_WATTS} | dict.fromkeys(
+    ("idle_timeout", "prewarm", "ready_timeout", "ttft_p99", "tpot_p99"), _LONGEST_S
+)
+
+
+def _beyond(part: Part, here: str) -> Iterator[str]:
+    """Yield a sentence for each number and each list directly in `part` that is beyond its bound."""
+    for key in part.__struct_fields__:
+        value = getattr(part, key)
+        if isinstance(value, tuple | Mapping) and len(cast("Sized", value)) > _MOST_ENTRIES:
+            yield f"{here}{key} has more than {_MOST_ENTRIES} entries"
+        elif isinstance(value, int | float) and value > _BOUNDS.get(key, _MOST):
+            most = "366 days" if _BOUNDS.get(key) == _LONGEST_S else _BOUNDS.get(key, _MOST)
+            yield f"{here}{key} is at most {most}"
+
+
 def _name_faults(definition: ModelDefinition) -> Iterator[str]:
     for what, names in (
         ("name", (definition.name,)),
@@ -101,9 +142,8 @@ def _name_faults(definition: ModelDefinition) -> Iterator[str]:
                     "beginning with a letter or digit, at most 63"
                 )
     names = called(definition)
-    twice = next((n for i, n in enumerate(names) if n in names[:i]), None)
-    if twice is not None:
-        yield f"{twice!r} is used twice among its name, aliases and adapters"
+    for name in (n for n, times in Counter(names).items() if times > 1):
+        yield f"{name!r} is used twice among its name, aliases and adapters"
     profiles = [p.name for p in definition.profiles]
     if len(set(profiles)) < len(profiles):
         yield "two profiles have one name"

@@ -45,6 +45,21 @@ BAD: list[tuple[int, str, Any]] = [
     (400, r"scaling\.min: Expected `int`, got `str`", with_scaling(min="1")),
     (400, "missing required field `name`", {"source": "/m"}),
     (400, r"profiles\[0\].*missing required field `engine`", raw(profiles=[{"name": "x"}])),
+    # A size nobody means. Above 64 bits it could not be sent, above 10,000 entries agents ended their link over it, again
+    # and again; 20,000 aliases held the server up for ten seconds, and every agent took it for dead.
+    (400, "'chat': profiles\\[0\\] 'cpu': tp is at most 65536", with_profile(tp=2**70)),
+    (400, "power_watts is at most 1000000", with_profile(power_watts=1e30)),
+    (400, "min_memory_gb is at most 1000000", with_profile(min_memory_gb=1e300)),
+    (400, "cpu_cores is at most", raw(resources={"cpu_cores": 2**64})),
+    (400, "ready_timeout is at most 366 days", with_profile(ready_timeout="9999999999999999h")),
+    (400, "scaling: idle_timeout is at most 366 days", with_scaling(idle_timeout="999999h")),
+    (400, "scaling: max is at most 65536", with_scaling(max=10**9)),
+    (400, r"scaling.schedule\[0\]: max is at most", with_window(min=0, max=10**9)),
+    (400, "args has more than 1024 entries", with_profile(args=["--x"] * 1025)),
+    (400, "env has more than 1024 entries", with_profile(env={f"CUDA_{n}": "" for n in range(1025)})),
+    (400, "aliases has more than 1024 entries", raw(aliases=[f"a{n}" for n in range(20_000)])),
+    (400, "adapters has more than 1024 entries", raw(adapters=",".join(f"a{n}=/a" for n in range(1025)))),
+    (400, "profiles has more than 1024 entries", raw(profiles=[profile()] * 1025)),
     # L-1
     (400, "name 'a b' is not a name", raw(name="a b")),
     (400, "name '' is not a name", raw(name="")),
