@@ -26,6 +26,7 @@ from collections.abc import Sequence
 
 from tools import bench, environment, lock, zipapp
 from tools.failure import Failure
+from tools.open_copy import place_to_test
 from tools.paths import ROOT
 
 
@@ -117,8 +118,11 @@ def _up(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 def _test(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    python = environment.ensure(dev=True)
     rest = rest[1:] if rest[:1] == ["--"] else rest
+    place = place_to_test(ROOT)
+    if place != ROOT:
+        return subprocess.run([sys.executable, place / "build.py", "test", "--", *rest], cwd=place, check=False).returncode
+    python = environment.ensure(dev=True)
     return subprocess.run([python, "-m", "pytest", *rest], cwd=ROOT, check=False).returncode
 
 
