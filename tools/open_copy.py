@@ -24,6 +24,7 @@ def place_to_test(root: Path) -> Path:
     """Return `root`, or its copy when this is root and `ACCOUNT` may not read the tree. Raises Failure."""
     if os.geteuid() != 0 or _may_read(root):
         return root
+    os.umask(0o022)
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
     copy = Path("/var/tmp") / f"llmgw-tests-{digest}"
     print(f"engines of the tests run as {ACCOUNT}, which may not enter {root}; the tests run in {copy}", flush=True)
@@ -61,3 +62,4 @@ def _bring_in_step(root: Path, copy: Path) -> None:
             entry.unlink()
     shutil.copytree(root, copy, symlinks=True, ignore=_NOT_COPIED, dirs_exist_ok=True)
     copy.chmod(0o755)
+    subprocess.run(["chmod", "-R", "go+rX", *(e for e in copy.iterdir() if not e.name.startswith(".venv"))], check=True)
