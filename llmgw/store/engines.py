@@ -42,6 +42,16 @@ def prepare_file(url: URL) -> None:
         raise Refused(400, f"the store {path} cannot be opened: {error.strerror}") from None
 
 
+def file_identity(url: URL) -> tuple[int, int] | None:
+    """Return which file stands at an SQLite store's path, None when there is none."""
+    path = sqlite_path(url)
+    try:
+        found = os.stat(path) if path is not None else None
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found is not None else None
+
+
 def import_all() -> None:
     """Import what an SQLite store needs later, for a process that is about to give up the right to read its code."""
     import alembic.runtime.environment

@@ -93,6 +93,7 @@ class Store:
         self._started = threading.Event()
         self._broken: BaseException | None = None
         self._is_current = False
+        self._file: tuple[int, int] | None = None
         self._failed_opening: tuple[float, str] | None = None
 
     async def __aenter__(self) -> Self:
@@ -221,6 +222,8 @@ class Store:
     async def _whole_unit(self, unit: _Unit, lane: "_Lane", fn: Callable[..., T], args: tuple[Any, ...]) -> T:
         """Run one unit, with the database's own errors turned into StoreUnavailable."""
         await self._make_current()
+        if self.is_sqlite:
+            self._check_file()
         try:
             async with self._slot(lane):
                 return await self._transaction(unit, lane, fn, args)
@@ -228,6 +231,21 @@ class Store:
             if (away := as_unavailable(error, self.shown)) is not None:
                 raise away from None
             raise
+
+    def _check_file(self) -> None:
+        """Raise StoreUnavailable when the file that is open does not stand at its path any more.
+
+        SQLite would go on reading and writing it: a deleted file takes every change, confirms it, and loses it with
+        the process. It is not opened anew either, since closing the old one removes the -wal of whatever is there now.
+        """
+        now = engines.file_identity(self.url)
+        if now is None:
+            raise StoreUnavailable(f"the file of the store {self.shown} is gone: put it back")
+        if now != self._file:
+            raise StoreUnavailable(
+                f"another file has taken the place of the store {self.shown}: put the old one back, "
+                "or start llmgw anew to use this one"
+            )
 
     @contextlib.asynccontextmanager
     async def _slot(self, lane: "_Lane") -> AsyncIterator[None]:
@@ -310,6 +328,7 @@ class Store:
         if self._read is not self._write:
             async with self._read.engine.connect() as connection:
                 await connection.exec_driver_sql("SELECT 1")
+        self._file = engines.file_identity(self.url)
 
 
 class _Lane:

@@ -169,6 +169,28 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
     trio.run(main)
 
 
+def test_a_deleted_file_takes_no_change_and_is_used_again_when_it_is_back(tmp_path: Path) -> None:
+    """SQLite writes on into a file that was deleted: a cordon was confirmed that no restart would have found."""
+    path, aside = tmp_path / "a.db", tmp_path / "aside.db"
+
+    async def main() -> None:
+        async with Store(str(path)) as store:
+            await store.run(nodes.remember, "before", "")
+            path.rename(aside)
+            for unit in (store.run(nodes.remember, "during", ""), store.read(nodes.known)):
+                with pytest.raises(StoreUnavailable, match="is gone: put it back"):
+                    await unit
+            path.write_bytes(b"")
+            with pytest.raises(StoreUnavailable, match="another file has taken the place"):
+                await store.run(nodes.remember, "during", "")
+            aside.replace(path)
+            await store.run(nodes.remember, "after", "")
+        async with Store(str(path)) as store:
+            assert {node.id for node in await store.read(nodes.known)} == {"before", "after"}
+
+    trio.run(main)
+
+
 def test_a_postgresql_that_is_killed_is_away_at_once_and_heals(
     postgres: PostgresServer, postgres_address: str
 ) -> None:
