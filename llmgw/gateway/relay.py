@@ -24,7 +24,7 @@ from llmgw.net.engine_pool import Endpoint, EngineAnswer, EnginePool
 from llmgw.net.upstream_errors import ConnectFailed, FirstByteTimeout, IdleTimeout, UpstreamError
 from llmgw.ports import ReplicaRoute
 from llmgw.wire.openai_chat import Answer, NotAnAnswer, error_message, read_answer
-from llmgw.wire.openai_errors import CONTEXT_LENGTH_EXCEEDED, stream_error
+from llmgw.wire.openai_errors import CONTEXT_LENGTH_EXCEEDED, UNSUPPORTED_CAPABILITY, stream_error
 from llmgw.wire.openai_stream import EngineSaid, StreamReader
 from llmgw.wire.sse import SSEParser, SSETooLong
 
@@ -35,6 +35,15 @@ DRAIN_S = 1.0
 OUR_FAULT = (401, 403, 407)
 TOO_LONG = (b"exceed_context_size", b"maximum context length", b"longer than the maximum model length")
 """How llama.cpp, vLLM and SGLang say that a prompt does not fit."""
+
+MISREAD = (
+    b'"message":"[json.exception.',
+    b'"message":"Failed to parse messages',
+    b'"message":"Failed to parse tools',
+    b'"message":"Unknown reasoning format',
+)
+CANNOT_SEE = (b'"message":"image input is not supported', b'"message":"audio input is not supported')
+"""What llama.cpp (b10068) calls its own fault, 500, and is the request's: tried elsewhere it fails as it did here."""
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -199,6 +208,8 @@ def _refused(status: int, body: bytes) -> Attempt:
     if 400 <= status < 500 and status not in OUR_FAULT:
         message = scrubbed(error_message(body) or f"The engine refused the request with status {status}.")
         return Attempt("refused", _client_refusal(status, message, body), is_final=True)
+    if status == 500 and any(mark in body for mark in (*MISREAD, *CANNOT_SEE)):
+        return Attempt("refused", _client_refusal(400, scrubbed(error_message(body) or ""), body), is_final=True)
     return Attempt("status", upstream_error(f"the engine answered with status {status}."))
 
 
@@ -212,4 +223,6 @@ def _client_refusal(status: int, message: str, body: bytes) -> Refusal:
     """Return what an engine refused. Too long a prompt has a code of its own, however the engine words it (S-6)."""
     if status == 400 and any(mark in body for mark in TOO_LONG):
         return Refusal(CONTEXT_LENGTH_EXCEEDED, message)
+    if any(mark in body for mark in CANNOT_SEE):
+        return Refusal(UNSUPPORTED_CAPABILITY, message)
     return of_status(status, message)

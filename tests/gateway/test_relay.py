@@ -216,6 +216,37 @@ def test_a_prompt_too_long_for_the_engine_has_its_own_code():
     played(script)
 
 
+LLAMA_CPP_SAYS = {
+    "[json.exception.out_of_range.406] number overflow parsing '1e999'": None,
+    'Failed to parse tools: Expected \'tools\' to be an array, got "x"; tools = "x"': None,
+    "Failed to parse messages: Missing tool call type: 5": None,
+    "Unknown reasoning format: zz": None,
+    "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj": (
+        "unsupported_capability"
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "code"), LLAMA_CPP_SAYS.items())
+def test_what_llama_cpp_calls_its_fault_and_is_the_requests_is_not_tried_elsewhere(message: str, code: str | None):
+    """Three replicas were asked one after the other, and the client read that the engines were broken."""
+
+    async def script(rig):
+        body = {"error": {"code": 500, "message": message, "type": "server_error"}}
+
+        async def act(stage):
+            await stage.whole(500, json.dumps(body, separators=(",", ":")).encode())
+
+        _, good = await two_replicas(rig, act)
+        answer = await rig.chat()
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"] == message
+        assert answer.json()["error"]["code"] == code
+        assert good.received == []
+
+    played(script)
+
+
 @pytest.mark.covers("F-25")
 def test_one_hung_engine_holds_up_nobody_else():
     async def script(rig):
