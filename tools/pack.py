@@ -3,14 +3,14 @@
     python -m tools.pack FOLDER OUTPUT MACHINE
 
 shiv writes the archive; its one-line head is replaced by ours, and what the archive starts with is our own module
-instead of shiv's bootstrap, which that module calls once it has settled what the bootstrap may see.
+instead of shiv's bootstrap, of which that module uses the unpacking.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -26,13 +26,14 @@ LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 def pack(folder: Path, output: Path, machine: str) -> None:
     """Write `output` from the site folder; replaces an older file only when complete."""
-    settings = tomllib.loads((ROOT / "shiv.toml").read_text("utf-8"))
+    hooks = sorted(folder.rglob("*.pth"))
+    if hooks:
+        sys.exit(f"{hooks[0]} would have to be run at every start, and the program's start reads no .pth file")
     environment = Environment(
         built_at="1980-01-01 00:00:00",
         shiv_version=shiv_version,
         compile_pyc=False,
         reproducible=True,
-        entry_point=settings["entry_point"],
     )
     unfinished = output.with_name(output.name + ".unfinished")
     create_archive([folder], unfinished, "python3", "_start:start", environment)
@@ -43,7 +44,8 @@ def pack(folder: Path, output: Path, machine: str) -> None:
         entry = zipfile.ZipInfo("_start.py", LONG_AGO)
         entry.compress_type = zipfile.ZIP_DEFLATED
         start = (ROOT / "tools" / "zipapp_start.py").read_text("utf-8")
-        opened.writestr(entry, start.replace("@MACHINE@", machine))
+        build_id = json.loads(opened.read("environment.json"))["build_id"]
+        opened.writestr(entry, start.replace("@MACHINE@", machine).replace("@BUILD@", build_id))
     unfinished.chmod(0o755)
     os.replace(unfinished, output)
 

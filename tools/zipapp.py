@@ -8,6 +8,7 @@ compiled files for the stable ABI have the same name on both.
 
 from __future__ import annotations
 
+import fcntl
 import filecmp
 import fnmatch
 import hashlib
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tools.failure import Failure
@@ -33,6 +35,21 @@ def build(python: Path, machine: str, output: str | None) -> Path:
         raise Failure(f"no zipapp is made for {machine}: choose --arch {' or '.join(ARCHITECTURES)}")
     own = machine == os.uname().machine
     target = Path(output).resolve() if output else ROOT / "dist" / ("llmgw" if own else f"llmgw-{machine}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _one_build_at_a_time(machine):
+        folder = _site(python, machine)
+        packing = subprocess.run(
+            [python, "-m", "tools.pack", folder, target, machine], cwd=ROOT, check=False
+        )
+    if packing.returncode:
+        raise Failure("the file could not be packed; what was said is above")
+    digest = hashlib.sha256(target.read_bytes()).hexdigest()
+    print(f"{target}: {target.stat().st_size / 1e6:.1f} MB for {machine}, sha256 {digest}", flush=True)
+    return target
+
+
+def _site(python: Path, machine: str) -> Path:
+    """Lay the libraries of every interpreter and the program itself over one another; return the folder."""
     settings = tomllib.loads((ROOT / "shiv.toml").read_text("utf-8"))
     folder = BUILD / "zipapp" / machine / "site"
     shutil.rmtree(folder, ignore_errors=True)
@@ -40,14 +57,17 @@ def build(python: Path, machine: str, output: str | None) -> Path:
         _lay_over(_libraries(python, machine, version), folder, settings["leave_out"])
     for source in settings["sources"]:
         _lay_over(ROOT / source, folder, settings["leave_out"], below=Path(source))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if subprocess.run(
-        [python, "-m", "tools.pack", folder, target, machine], cwd=ROOT, check=False
-    ).returncode:
-        raise Failure("shiv could not pack the file; what it said is above")
-    digest = hashlib.sha256(target.read_bytes()).hexdigest()
-    print(f"{target}: {target.stat().st_size / 1e6:.1f} MB for {machine}, sha256 {digest}", flush=True)
-    return target
+    return folder
+
+
+@contextmanager
+def _one_build_at_a_time(machine: str) -> Iterator[None]:
+    """Wait for another build in this checkout: both lay their files into the same folder."""
+    lock = BUILD / "zipapp" / f"{machine}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with open(lock, "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 def _libraries(python: Path, machine: str, version: str) -> Path:

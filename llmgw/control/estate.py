@@ -3,7 +3,7 @@
 import base64
 import secrets
 from collections.abc import Callable
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 from typing import Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -66,7 +66,12 @@ def random_suffix() -> str:
 
 
 def zone_of(settings: ControlSettings) -> tzinfo:
-    """Return the time zone of schedules. Raises Refused(400) for a name that is not known here."""
+    """Return the time zone of schedules. Raises Refused(400) for a name that is not known here.
+
+    UTC needs no database: a small system without one must still start with the default.
+    """
+    if settings.timezone == "UTC":
+        return UTC
     try:
         return ZoneInfo(settings.timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from llmgw.ops.up.ports import engine_ports
-from tests.e2e.rig import Program, environment, free_port, llmgw, until
+from tests.e2e.rig import OWN, Program, environment, free_port, llmgw, until
 
 
 @dataclass
@@ -29,7 +29,8 @@ class Agent:
 
     def start(self) -> None:
         """Start it anew."""
-        self.program = Program(["agent", "--config", str(self.config)]).start()
+        old = self.program
+        self.program = Program(["agent", "--config", str(self.config)], old.env, old.command).start()
 
 
 @dataclass
@@ -44,24 +45,40 @@ class Cluster:
     server_settings: dict[str, Any] = field(default_factory=dict)
     agents: dict[str, Agent] = field(default_factory=dict)
     key: str = ""
+    command: Sequence[str] = OWN
+    env: dict[str, str] = field(default_factory=environment)
+
+    def run(self, *arguments: str, check: bool = True, **more: str) -> "subprocess.CompletedProcess[str]":
+        """Run one command to its end, with variables `more`."""
+        return llmgw(*arguments, check=check, env=self.env | more, command=self.command)
 
     def start(self) -> "Cluster":
         """Write configurations and certificates, then start everything."""
         self.client_port, self.agent_port, self.admin_port = free_port(), free_port(), free_port()
-        llmgw("ctl", "cert", "init-ca", "--dir", str(self.folder / "ca"))
-        llmgw("ctl", "cert", "issue-server", "cp", "--host", "127.0.0.1", "--dir", str(self.folder / "ca"),
-              "--out", str(self.folder / "pki"))  # fmt: skip
+        self.run("ctl", "cert", "init-ca", "--dir", str(self.folder / "ca"))
+        self.run("ctl", "cert", "issue-server", "cp", "--host", "127.0.0.1", "--dir", str(self.folder / "ca"),
+                 "--out", str(self.folder / "pki"))  # fmt: skip
         (self.folder / "store").mkdir(mode=0o700, exist_ok=True)
         self.server_config = self._write("server.yaml", self._server())
-        self.server = Program(["server", "--config", str(self.server_config)]).start()
+        self.server = Program(["server", "--config", str(self.server_config)], self.env, self.command).start()
         until("the server answers", self._answers)
-        made = llmgw("keys", "create", "--name", "test", "--store", self.store, "--json")
+        made = self.run("keys", "create", "--name", "test", "--store", self.store, "--json")
         self.key = json.loads(made.stdout)["key"]
         for number, node in enumerate(self.nodes, 2):
-            llmgw("ctl", "cert", "issue-agent", node, "--dir", str(self.folder / "ca"), "--out", str(self.folder / "pki"))
-            config = self._write(f"{node}.yaml", self._agent(node, number))
-            self.agents[node] = Agent(node, config, Program(["agent", "--config", str(config)]).start())
+            self.agents[node] = self._start_agent(node, number)
         return self
+
+    def lone_agent(self, node: str) -> Program:
+        """Start one agent whose server is away; return it running."""
+        self.agent_port = free_port()
+        self.run("ctl", "cert", "init-ca", "--dir", str(self.folder / "ca"))
+        return self._start_agent(node, 2).program
+
+    def _start_agent(self, node: str, number: int) -> Agent:
+        self.run("ctl", "cert", "issue-agent", node, "--dir", str(self.folder / "ca"),
+                 "--out", str(self.folder / "pki"))  # fmt: skip
+        config = self._write(f"{node}.yaml", self._agent(node, number))
+        return Agent(node, config, Program(["agent", "--config", str(config)], self.env, self.command).start())
 
     def _answers(self) -> bool:
         assert self.server.process.poll() is None, self.server.text
@@ -116,8 +133,9 @@ class Cluster:
     def ctl(self, *arguments: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
         """Run `llmgw ctl ...` against this server."""
         token = self.folder / "store" / "admin-token"
-        env = environment(LLMGW_ADMIN_TOKEN=token.read_text().strip() if token.exists() else "")
-        return llmgw("ctl", "--server", f"http://127.0.0.1:{self.admin_port}", *arguments, check=check, env=env)
+        shown = token.read_text().strip() if token.exists() else ""
+        server = f"http://127.0.0.1:{self.admin_port}"
+        return self.run("ctl", "--server", server, *arguments, check=check, LLMGW_ADMIN_TOKEN=shown)
 
     def ctl_json(self, *arguments: str) -> Any:
         """Run `llmgw ctl ... --json` and decode its answer."""

@@ -23,6 +23,8 @@ from typing import Any, TypeVar
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
+OWN = (sys.executable, "-m", "llmgw")
+"""How this checkout's program is started, where a test names no other."""
 READY_LINE = "ready; Ctrl-C stops everything"
 TINY_ANSWER = " The tiny model reads your prompt and returns this fixed sentence, one word at every step until it ends."
 
@@ -75,14 +77,18 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 def llmgw(
-    *arguments: str, data: Path | None = None, check: bool = True, env: dict[str, str] | None = None
+    *arguments: str,
+    data: Path | None = None,
+    check: bool = True,
+    env: dict[str, str] | None = None,
+    command: Sequence[str] = OWN,
 ) -> "subprocess.CompletedProcess[str]":
     """Run one command to its end. `data`: the folder of a running `up`, which commands then find by themselves."""
     env = environment() if env is None else env
     if data is not None:
-        env["XDG_DATA_HOME"] = str(data.parent)
+        env = env | {"XDG_DATA_HOME": str(data.parent)}
     done = subprocess.run(
-        [sys.executable, "-m", "llmgw", *arguments], capture_output=True, text=True, check=False, env=env, timeout=120
+        [*command, *arguments], capture_output=True, text=True, check=False, env=env, timeout=120
     )
     if check and done.returncode:
         raise AssertionError(f"llmgw {' '.join(arguments)} exited {done.returncode}: {done.stderr}")
@@ -95,12 +101,13 @@ class Program:
 
     arguments: Sequence[str]
     env: dict[str, str] = field(default_factory=environment)
+    command: Sequence[str] = OWN
     lines: list[str] = field(default_factory=list)
 
     def start(self) -> "Program":
         """Start it in a session of its own."""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "llmgw", *self.arguments],
+            [*self.command, *self.arguments],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=self.env,
             start_new_session=True, errors="replace",
         )  # fmt: skip
@@ -159,11 +166,14 @@ class Up:
     model: str
     extra: Sequence[str] = ()
     port: int = field(default_factory=free_port)
+    command: Sequence[str] = OWN
+    env: dict[str, str] = field(default_factory=environment)
 
     def start(self) -> "Up":
         """Start it; returns at once."""
         arguments = ["up", "--data", str(self.data), "--engine", str(self.engine), "--model", self.model]
-        self.program = Program([*arguments, "--port", str(self.port), *self.extra]).start()
+        arguments += ["--port", str(self.port), *self.extra]
+        self.program = Program(arguments, self.env, self.command).start()
         return self
 
     def ready(self, limit_s: float = 120.0) -> "Up":
@@ -183,7 +193,7 @@ class Up:
 
     def ctl(self, *arguments: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
         """Run `llmgw ctl ...` against it, found through its data folder."""
-        return llmgw("ctl", *arguments, data=self.data, check=check)
+        return llmgw("ctl", *arguments, data=self.data, check=check, env=self.env, command=self.command)
 
     def ctl_json(self, *arguments: str) -> Any:
         """Run `llmgw ctl ... --json` and decode its answer."""

@@ -1,25 +1,26 @@
 """The simulated engine (E-88): our own `sim-engine` role, started like any other engine, for rehearsals and tests.
 
 It runs as the engine user like the others, who may not be able to reach the interpreter this agent runs on (one below
-a home directory, say). Then the system's own interpreter of the same minor version runs it, with our packages.
+a home directory, say). Then one of the system's own runs it: of the same minor version in a checkout, whose compiled
+libraries are for that one, and of any that the one-file executable carries otherwise. Whether that works is seen by
+the probe, which starts this very program as that user; when the program itself or the place it is unpacked in is out
+of reach, the agent's log has the reason and no `sim` is offered.
 """
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import llmgw
 from llmgw.agent.engines.adapter import CannotStart, Command, FirstToken, engine_environment, profile_fault
 from llmgw.agent.shard_spec import ShardSpec
+from llmgw.own_command import own_archive, own_command, own_variables
 from llmgw.policy.engine_rules import TRAITS
 from llmgw.wire.agent import GPU, EngineProfile
 
-_BOOTSTRAP = (
-    "import runpy, sys; sys.path[:0] = sys.argv.pop(1).split(':'); "
-    "runpy.run_module('llmgw.testing.sim_engine', run_name='__main__', alter_sys=True)"
-)
-_SYSTEM_PYTHON = f"/usr/bin/python3.{sys.version_info.minor}"
+_CARRIED_MINORS = (13, 12, 11)
+_SYSTEM_FOLDERS = (Path("/usr/local/bin"), Path("/usr/bin"))
+_VERSION_WORD = "llmgw "
 
 
 class Sim:
@@ -52,17 +53,22 @@ class Sim:
         """The interpreter that runs this agent, or the system's where the engine user cannot reach that one."""
         if not self._enabled:
             return None
-        reachable = os.geteuid() != 0 or _is_open_to_all(Path(sys.executable).resolve())
-        return sys.executable if reachable or not Path(_SYSTEM_PYTHON).exists() else _SYSTEM_PYTHON
+        if os.geteuid() != 0 or _is_open_to_all(Path(sys.executable)):
+            return sys.executable
+        return next((str(path) for path in _system_interpreters() if path.exists()), sys.executable)
 
     def version_command(self) -> list[str] | None:
-        """Nothing has to be run: the version is the agent's own."""
+        """The whole program is started: what it says proves that the engine user can run it."""
         program = self.program()
-        return [program, "-I", "-c", f"print({llmgw.__version__!r})"] if program else None
+        if program is None:
+            return None
+        variables = [f"{name}={value}" for name, value in own_variables().items()]
+        return ["/usr/bin/env", *variables, *own_command("--version", python=program)]
 
     def version_in(self, output: str) -> str | None:
-        """Return the line as it is."""
-        return output.strip() or None
+        """Return the version of `llmgw VERSION`."""
+        line = output.strip()
+        return line.removeprefix(_VERSION_WORD) if line.startswith(_VERSION_WORD) else None
 
     def device_command(self) -> list[str] | None:
         """It has no devices."""
@@ -73,32 +79,32 @@ class Sim:
         return []
 
     def commands(self, spec: ShardSpec, engine_dir: str) -> list[Command]:
-        """Return the command of one rank; the bootstrap finds this very program whatever the working directory."""
+        """Return the command of one rank."""
         program = self.program()
         if program is None:
             raise CannotStart("the simulated engine is not offered here; set engines.sim.enabled")
         host = f"[{spec.listen_host}]" if ":" in spec.listen_host else spec.listen_host
         name = spec.profile.served_model_name or spec.model
-        args = ["-I", "-c", _BOOTSTRAP, ":".join(_package_folders())]
-        args += ["--listen", f"{host}:{spec.http_port}", "--model", name]
+        args = ["--listen", f"{host}:{spec.http_port}", "--model", name]
         if spec.nnodes > 1:
             leader = f"[{spec.leader_addr}]" if ":" in spec.leader_addr else spec.leader_addr
             args += ["--rank", str(spec.rank), "--nnodes", str(spec.nnodes)]
             args += ["--leader", f"{leader}:{spec.leader_port}"]
-        env = engine_environment(spec, engine_dir, TRAITS[self.name].key_variable)
-        return [Command("sim-engine", program, [*args, *spec.profile.args], env)]
+        env = engine_environment(spec, engine_dir, TRAITS[self.name].key_variable, own_variables())
+        _, *command = own_command("sim-engine", *args, *spec.profile.args, python=program)
+        return [Command("sim-engine", program, command, env)]
 
     def first_token(self, spec: ShardSpec) -> FirstToken | None:
         """Asked nothing: its `--fail-after` counts requests, and `--hang` is to be met by clients."""
         return None
 
 
-def _package_folders() -> list[str]:
-    """Return where this program and the packages it uses lie."""
-    own = str(Path(llmgw.__file__).parent.parent)
-    return [own, *(folder for folder in sys.path if folder.endswith("site-packages") and folder != own)]
+def _system_interpreters() -> Iterator[Path]:
+    own = sys.version_info.minor
+    for minor in sorted(_CARRIED_MINORS, key=lambda one: one != own) if own_archive() else (own,):
+        yield from (folder / f"python3.{minor}" for folder in _SYSTEM_FOLDERS)
 
 
 def _is_open_to_all(path: Path) -> bool:
-    """Return whether every account may enter the folders above a file."""
-    return all(folder.stat().st_mode & 0o001 for folder in path.parents)
+    """Return whether every account may enter the folders above a file, and above what it links to."""
+    return all(folder.stat().st_mode & 0o001 for folder in {*path.parents, *path.resolve().parents})

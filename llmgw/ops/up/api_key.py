@@ -6,7 +6,7 @@ import os
 import subprocess
 
 from llmgw.config.refusal import Refused
-from llmgw.ops.own_command import own_command, own_environment
+from llmgw.own_command import own_command, own_environment
 from llmgw.ops.up.layout import Layout
 from llmgw.ops.up.ports import HOST
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmgw.config.refusal import Refused
-from llmgw.ops.own_command import own_command, own_environment
+from llmgw.own_command import own_command, own_environment
 from llmgw.ops.up.layout import Layout
 
 AGENT_STOP_LIMIT_S = 40.0
