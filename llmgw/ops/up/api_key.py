@@ -6,9 +6,9 @@ import os
 import subprocess
 
 from llmgw.config.refusal import Refused
-from llmgw.own_command import own_command, own_environment
 from llmgw.ops.up.layout import Layout
 from llmgw.ops.up.ports import HOST
+from llmgw.own_command import own_command, own_environment
 
 
 def usable_key(layout: Layout, client_port: int) -> str:

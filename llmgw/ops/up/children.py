@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmgw.config.refusal import Refused
-from llmgw.own_command import own_command, own_environment
 from llmgw.ops.up.layout import Layout
+from llmgw.own_command import own_command, own_environment
 
 AGENT_STOP_LIMIT_S = 40.0
 SERVER_STOP_LIMIT_S = 40.0
