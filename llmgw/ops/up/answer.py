@@ -40,7 +40,8 @@ def stream_first_answer(port: int, key: str, model: str, continues_text: bool, w
 def _request(model: str, continues_text: bool) -> tuple[str, dict[str, Any]]:
     common = {"model": model, "stream": True, "max_tokens": 48, "temperature": 0}
     if continues_text:
-        return "/v1/completions", common | {"prompt": TEXT_TO_CONTINUE}
+        # A base model has no end of its own and would repeat itself; a line is enough to see it write.
+        return "/v1/completions", common | {"prompt": TEXT_TO_CONTINUE, "stop": ["\n"]}
     return "/v1/chat/completions", common | {"messages": [{"role": "user", "content": CHAT_QUESTION}]}
 
 

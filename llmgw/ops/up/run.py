@@ -4,6 +4,7 @@ Everything that can be refused is refused before a process is started: the folde
 What then runs is the server and the agent of a cluster, told to find each other on loopback; nothing here serves.
 """
 
+import json
 import os
 import select
 import shutil
@@ -48,12 +49,14 @@ def _run(layout: Layout, model: str | None, engine: str | None, port: int | None
     account = engine_account()
     if account is not None:
         say(f"running as root; engines run as {account}")
-    ports = choose_ports(port, kept_engine_ports(layout))
+    choose_ports(port)
     program = choose_engine(engine, layout, account, say)
     say(f"engine: llama.cpp at {program}")
     choice = choose_model(model, layout, account, say)
     say(f"model: {choice.name} ({choice.description}); licence: {choice.licence}")
     ensure_certificates(layout)
+    # Chosen anew: what was free before a download of minutes may not be now.
+    ports = choose_ports(port, kept_engine_ports(layout))
     write_configuration(layout, ports, program, choice, account)
     try:
         with Children(layout) as children:
@@ -83,17 +86,20 @@ def _serve(layout: Layout, ports: Ports, choice: ModelChoice, children: Children
 
 
 def _introduce(ports: Ports, key: str, choice: ModelChoice) -> None:
+    """Say where it is and how to ask, in the form that fits the model."""
     url = f"http://{HOST}:{ports.client}/v1"
-    chat = f'{{"model": "{choice.name}", "messages": [{{"role": "user", "content": "Hello"}}], "stream": true}}'
+    if choice.continues_text:
+        path, call, asked = "completions", "completions", {"prompt": TEXT_TO_CONTINUE}
+    else:
+        path, call, asked = "chat/completions", "chat.completions", {"messages": [{"role": "user", "content": "Hello"}]}
+    body = {"model": choice.name, **asked, "max_tokens": 64}
+    arguments = ", ".join(f"{name}={json.dumps(value)}" for name, value in body.items())
     write(f"\n  URL  {url}\n  key  {key}\n\n")
     write(
-        f"  curl -N {url}/chat/completions -H 'Authorization: Bearer {key}' \\\n"
-        f"       -H 'Content-Type: application/json' -d '{chat}'\n\n"
+        f"  curl -N {url}/{path} -H 'Authorization: Bearer {key}' \\\n"
+        f"       -H 'Content-Type: application/json' -d '{json.dumps(body | {'stream': True})}'\n\n"
     )
-    write(
-        f'  python: openai.OpenAI(base_url="{url}", api_key="{key}")'
-        f'.chat.completions.create(model="{choice.name}", messages=[{{"role": "user", "content": "Hello"}}])\n\n'
-    )
+    write(f'  python: openai.OpenAI(base_url="{url}", api_key="{key}").{call}.create({arguments})\n\n')
     write("A first answer, as it is written:\n\n")
     if choice.continues_text:
         write(TEXT_TO_CONTINUE)
