@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
+from llmgw.obs.lossy_stream import LossyStream
+
 Value = str | int
 
 
@@ -29,7 +31,7 @@ class AccessLog:
         self._logger = logger
         self._is_json = fmt == "json"
         self._is_on = level in ("debug", "info")
-        self._stream = stream if stream is not None else sys.stderr
+        self._stream = LossyStream(stream if stream is not None else sys.stderr)
         self._wall = wall
         self._second = -1
         self._second_text = ""
@@ -39,13 +41,14 @@ class AccessLog:
         if not self._is_on:
             return
         at = self._time()
+        if self._stream.lost:
+            fields = {**fields, "lost_lines": self._stream.lost}
         if self._is_json:
             line = json.dumps({"time": at, "level": "info", "logger": self._logger, "message": message, **fields})
         else:
             facts = " ".join([f"{name}={value}" if value != "" else f'{name}=""' for name, value in fields.items()])
             line = f"{at} info    {self._logger}: {message} {facts}"
         self._stream.write(line + "\n")
-        self._stream.flush()
 
     def _time(self) -> str:
         """Return the time in UTC with microseconds; the part before them is made once a second."""

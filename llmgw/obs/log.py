@@ -2,15 +2,20 @@
 
 Every line passes `redaction` last, so that a key that slipped into a sentence or an address is struck out (M-653).
 That is the net under the rope: callers must not log prompt or answer text, keys or passwords in the first place.
+
+A log that cannot be written, on a full disk or into a pipe nobody reads, costs lines and nothing else: the first line
+that can be written again says how many, as `lost_lines`.
 """
 
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any, TextIO
+from functools import partial
+from typing import Any, TextIO, cast
 
 import structlog
 
+from llmgw.obs.lossy_stream import LossyStream
 from llmgw.obs.redaction import redact
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -20,19 +25,20 @@ def configure(fmt: str = "text", level: str = "info", stream: TextIO | None = No
     """Set the process's log up. `fmt` is "text" or "json"; `level` debug, info, warning or error; both as in `log`."""
     if fmt not in ("text", "json"):
         raise ValueError(f"log format {fmt!r} is neither text nor json")
-    out = stream if stream is not None else sys.stderr
+    out = LossyStream(stream if stream is not None else sys.stderr)
     render = structlog.processors.JSONRenderer(ensure_ascii=False) if fmt == "json" else _text
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
             structlog.processors.format_exc_info,
+            partial(_say_lost, out),
             _redact_event,
             structlog.processors.EventRenamer("message"),
             render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(out),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", out)),
         cache_logger_on_first_use=False,
     )
 
@@ -40,6 +46,10 @@ def configure(fmt: str = "text", level: str = "info", stream: TextIO | None = No
 def get(name: str) -> Any:
     """Return the logger of a part of the program: `get("agent.link").info("connected", node=node_id)`."""
     return structlog.get_logger().bind(logger=name)
+
+
+def _say_lost(out: LossyStream, _: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return {**event, "lost_lines": out.lost} if out.lost else event
 
 
 def _redact_event(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

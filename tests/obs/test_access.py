@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+from pathlib import Path
 
 from llmgw.obs import log
 from llmgw.obs.access import AccessLog
@@ -38,3 +40,17 @@ def test_a_json_line_holds_what_the_general_logs_line_holds() -> None:
 def test_nothing_is_written_above_info() -> None:
     assert written("text", "warning") == ""
     assert written("json", "error") == ""
+
+
+def test_a_full_disk_costs_lines_and_ends_no_request(tmp_path: Path) -> None:
+    """A server whose log lay on the full disk ended at the first request it logged."""
+    with open("/dev/full", "w") as out, open(tmp_path / "log", "w") as roomy:
+        log = AccessLog("gateway", stream=out)
+        for _ in range(2):
+            log("request", {"id": "x" * 10_000})
+        os.dup2(roomy.fileno(), out.fileno())
+        log("request", {"id": "a"})
+        log("request", {"id": "b"})
+    written = (tmp_path / "log").read_text().splitlines()
+    assert written[-2].endswith("request id=a lost_lines=2")
+    assert written[-1].endswith("request id=b")
