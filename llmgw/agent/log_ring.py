@@ -36,11 +36,20 @@ class ShardLog:
             if self.path.stat().st_size <= limit_bytes:
                 return False
             self._shift()
-            shutil.copyfile(self.path, self._older(1))
+            self._copy_aside()
             os.truncate(self.path, 0)
         except FileNotFoundError:
             return False
         return True
+
+    def _copy_aside(self) -> None:
+        """Copy to `.1`. On a full disk the output is lost instead: emptying the file is what makes room."""
+        try:
+            shutil.copyfile(self.path, self._older(1))
+        except FileNotFoundError:
+            raise
+        except OSError:
+            self._older(1).unlink(missing_ok=True)
 
     def tail(self, lines: int) -> list[str]:
         """Return the last lines, oldest first, each cut to 4096 characters; reads 8 MiB at most."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
+
+import pytest
 
 from llmgw.agent.log_ring import KEPT_FILES, ShardLog, prune_logs
 
 
+@pytest.mark.covers("P-61")
 def test_the_last_lines_come_back_oldest_first(tmp_path: Path) -> None:
     log = ShardLog(tmp_path, "s")
     assert log.tail(5) == []
@@ -58,3 +62,17 @@ def test_output_of_long_ended_shards_is_dropped_but_not_of_running_ones(tmp_path
         os.utime(path, (number, number))
     prune_logs(tmp_path, frozenset({"s0"}), keep=2)
     assert sorted(path.stem for path in tmp_path.iterdir()) == ["s0", "s4", "s5"]
+
+
+def test_output_that_cannot_be_copied_on_a_full_disk_is_dropped_and_makes_room(tmp_path: Path) -> None:
+    """The copy raised in the agent's own loop and ended the agent. A limit on file sizes stands in for the disk."""
+    log = ShardLog(tmp_path, "s")
+    log.path.write_bytes(b"x" * 50_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        assert log.rotate(limit_bytes=10_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert log.path.stat().st_size == 0
+    assert list(tmp_path.iterdir()) == [log.path]
