@@ -232,7 +232,9 @@ def _fault_answer(_request: Request | None, fault: ClientFault) -> tuple[int, Pa
 
 def settings_of(argv: Sequence[str], key: str) -> SimSettings:
     """Read the command line; argparse ends the process on a wrong one. Raises Refused for a duration that is none."""
-    parser = argparse.ArgumentParser(prog="llmgw sim-engine", description="A simulated inference engine.")
+    parser = argparse.ArgumentParser(
+        prog="llmgw sim-engine", description="A simulated inference engine.", allow_abbrev=False
+    )
     parser.add_argument("--listen", required=True, metavar="HOST:PORT")
     parser.add_argument("--model", required=True, metavar="NAME", help="served model name")
     parser.add_argument("--rank", type=int, default=0)

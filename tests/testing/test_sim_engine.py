@@ -134,6 +134,13 @@ def test_failures_come_where_they_were_asked_for() -> None:
     _run(hangs, "--hang")
 
 
+def test_a_shortened_option_is_none_so_that_a_profile_cannot_reach_a_denied_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--lis` passed the check of definitions, which has no such option, and moved the engine to another address."""
+    with pytest.raises(SystemExit):
+        settings_of(["--listen", "127.0.0.1:0", "--model", "m", "--lis=127.0.0.1:1"], "k")
+    assert "unrecognized arguments: --lis" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("args", [["--crash-on-start"], ["--exit-after", "50ms"]])
 def test_it_ends_with_status_1_where_that_was_asked_for(args: list[str]) -> None:
     command = [sys.executable, "-m", "llmgw.testing.sim_engine", "--listen", "127.0.0.1:0", "--model", "m", *args]
