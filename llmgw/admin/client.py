@@ -33,15 +33,15 @@ class AdminClient:
         self._token = token
         self._actor = actor
         self._timeout_s = timeout_s
-        parts = urlsplit(address if "://" in address else f"http://{address}")
         try:
-            port = parts.port
-        except ValueError:
-            port = -1
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
+            parts = urlsplit(address if "://" in address else f"http://{address}")
+            host, port = parts.hostname, parts.port
+        except ValueError:  # a bracket that is not closed, a port that is none
+            parts, host, port = urlsplit(""), None, None
+        if parts.scheme not in ("http", "https") or not host:
             raise ClientFailure(f"{address} is no address of a server; write it like http://127.0.0.1:9090")
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connect = lambda: kind(parts.hostname or "", port, timeout=timeout_s)
+        self._connect = lambda: kind(host, port, timeout=timeout_s)
         self._root = parts.path.rstrip("/")
 
     def call(
@@ -52,6 +52,8 @@ class AdminClient:
         route = by_operation(operation)
         path = API + route.path
         for name, value in (params or {}).items():
+            if "/" in value:
+                raise ClientFailure(f"{value[:80]!r} is no {name}: none holds a slash")
             path = path.replace("{" + name + "}", quote(value, safe=""))
         given = {k: _query_text(v) for k, v in (query or {}).items() if v is not None}
         return self._ask(route.method, path + ("?" + urlencode(given) if given else ""), body, route.is_change)

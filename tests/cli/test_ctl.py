@@ -147,6 +147,7 @@ def test_an_unknown_command_suggests_the_nearest(shared: RunningAdmin):
     assert "did you mean status?" in ctl(shared, "statu", status=2)
 
 
+@pytest.mark.covers("C-50")
 def test_a_wrong_token_and_no_token_are_one_sentence_each(shared: RunningAdmin):
     url = f"http://127.0.0.1:{shared.port}"
     wrong = llmgw("ctl", "status", env={"LLMGW_ADMIN_URL": url, "LLMGW_ADMIN_TOKEN": "x" * 64})
@@ -156,6 +157,7 @@ def test_a_wrong_token_and_no_token_are_one_sentence_each(shared: RunningAdmin):
         assert (none.returncode, "there is no admin token" in none.stderr) == (1, True)
 
 
+@pytest.mark.covers("C-50")
 def test_a_refused_connection_is_one_sentence():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -165,6 +167,20 @@ def test_a_refused_connection_is_one_sentence():
     assert done.stderr.strip() == (
         f"nothing answers at http://127.0.0.1:{port}; start the server, or name another with --server"
     )
+
+
+@pytest.mark.parametrize("address", ["http://[::1", "http://127.0.0.1:99999", "ftp://127.0.0.1", "http://"])
+def test_an_address_that_is_none_is_one_sentence(address: str):
+    done = llmgw("ctl", "--server", address, "status", env={"LLMGW_ADMIN_TOKEN": TOKEN})
+    assert (done.returncode, done.stderr.strip()) == (
+        1, f"{address} is no address of a server; write it like http://127.0.0.1:9090"
+    )  # fmt: skip
+
+
+def test_an_id_with_a_slash_is_not_taken_for_a_path(shared: RunningAdmin):
+    """The server read another path than was meant, and ctl said that the server was old."""
+    done = llmgw("ctl", "request", "../x", env=env_of(shared))
+    assert (done.returncode, done.stderr.strip()) == (1, "'../x' is no id: none holds a slash")
 
 
 @pytest.mark.covers("C-49", "C-50")
