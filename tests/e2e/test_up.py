@@ -76,6 +76,17 @@ def test_a_busy_client_port_is_refused_before_anything_starts(folder: Path, engi
     assert processes_of(folder) == []
 
 
+def test_a_folder_where_a_file_belongs_ends_in_one_sentence(folder: Path, engine: Path, tiny: Path) -> None:
+    """Whatever the file system refused, a full disk too, was shown as a traceback."""
+    (folder / "llmgw" / "server.yaml").mkdir(parents=True)
+    up = Up(folder / "llmgw", engine, str(tiny)).start()
+    assert up.program.process.wait(60) == 1
+    up.program._reader.join(10)
+    assert up.program.lines[-1].startswith(f"llmgw up: {folder}/llmgw/server.yaml")
+    assert "Traceback" not in up.program.text
+    assert processes_of(folder) == []
+
+
 @pytest.mark.parametrize("damage", ["truncated", "not one"])
 def test_a_broken_model_file_ends_in_one_sentence_and_nothing_running(
     folder: Path, engine: Path, tiny: Path, damage: str

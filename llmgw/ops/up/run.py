@@ -42,6 +42,9 @@ def main(model: str | None, engine: str | None, data: str | None, port: int | No
     except (Refused, ClientFailure) as refusal:
         print(f"llmgw up: {refusal.sentence}", file=sys.stderr)
         return 1
+    except OSError as error:  # a full disk, a folder where a file belongs: the machine's state, not a fault of ours
+        print(f"llmgw up: {error.filename or layout.root}: {error.strerror or error}", file=sys.stderr)
+        return 1
 
 
 def _run(layout: Layout, model: str | None, engine: str | None, port: int | None, stop_fd: int) -> int:
@@ -110,7 +113,7 @@ def admin_question(layout: Layout, ports: Ports) -> Ask:
 
     def ask(operation: str, **what: Any) -> Any:
         try:
-            token = (layout.secrets / "admin-token").read_text().strip()
+            token = (layout.secrets / "admin-token").read_text("ascii", errors="replace").strip()
         except OSError:
             raise ClientFailure("the server has not made its admin token yet") from None
         return AdminClient(f"http://{HOST}:{ports.admin}", token, "up").call(operation, **what)
