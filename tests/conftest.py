@@ -14,7 +14,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, so that `--strict-markers` refuses a misspelt one."""
     config.addinivalue_line(
         "markers",
-        'covers("S-13", ...): this test proves these rows of the specification, whole, as their text says',
+        "covers(*rows): this test proves these rows of the specification, whole, as their text says",
     )
     # How long an example takes says something of the machine and of what else runs on it, nothing of the code.
     settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

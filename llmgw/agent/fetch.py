@@ -189,8 +189,12 @@ def _range_total(answer: httpx.Response) -> int:
     return int(total) if total.isdigit() else -1
 
 
-def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__
+def _words(error: BaseException) -> str:
+    """Return what went wrong, from the innermost cause that has words: a certificate's fault comes as one without."""
+    words, cause = "", error
+    while cause is not None:
+        words, cause = str(cause) or words, cause.__cause__ or cause.__context__
+    return words or type(error).__name__
 
 
 async def _write(fd: int, buffer: bytearray) -> None:

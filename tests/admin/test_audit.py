@@ -93,6 +93,7 @@ def test_addresses_beyond_the_bound_are_counted_together():
     assert sink.events[-1].error.startswith("1000 changes")
 
 
+@pytest.mark.covers("C-57")
 def test_values_are_cut_at_2_kib_and_fields_at_64():
     found = struck({"description": "x" * 5000, "profiles": [{"args": ["y" * 3000]}], "min": 1})
     assert len(found["description"].encode()) <= 2048

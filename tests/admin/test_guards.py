@@ -83,6 +83,7 @@ def test_an_actor_that_does_not_fit_is_400(admin_shared: RunningAdmin, header: s
     assert admin_shared.ask("GET", "/api/v1/whoami", headers=headers).status == 400
 
 
+@pytest.mark.covers("C-08")
 @pytest.mark.parametrize(("header", "actor"), [("ci@deploy", "ci@deploy"), ("x" * 64, "x" * 64), (None, "unknown")])
 def test_an_actor_is_read_as_claimed(admin_shared: RunningAdmin, header: str | None, actor: str):
     answer = admin_shared.ask("GET", "/api/v1/whoami", headers={"X-Llmgw-Actor": header})

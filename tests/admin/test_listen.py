@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from llmgw.config.server import ServerConfig
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -42,3 +44,4 @@ def test_an_address_that_is_not_loopback_ends_the_start_and_starts_when_allowed(
         allowed.communicate(timeout=60)
     assert allowed.returncode == 0
     assert (tmp_path / "admin-token").stat().st_mode & 0o777 == 0o600
+    assert ServerConfig().admin_listen == "127.0.0.1:9090"

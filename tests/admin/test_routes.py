@@ -177,6 +177,7 @@ def test_the_text_of_a_request_that_was_not_kept_is_404_saying_so(admin: Running
     assert (answer.status, "not kept" in answer.error) == (404, True)
 
 
+@pytest.mark.covers("C-10")
 @pytest.mark.parametrize(
     ("body", "said"),
     [

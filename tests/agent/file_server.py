@@ -11,7 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Site:
-    """What is served, and how it misbehaves. `cut` breaks that many answers after `cut_bytes` of them."""
+    """What is served, and how it misbehaves. `cut` breaks that many answers after `cut_bytes` of them.
+
+    `together` holds each file but a list of files back until as many as it has parties are asked for; `most_at_once`
+    is how many were.
+    """
 
     files: dict[str, bytes] = field(default_factory=dict)
     redirects: dict[str, str] = field(default_factory=dict)
@@ -22,6 +26,10 @@ class Site:
     ignores_range: bool = False
     gate: threading.Event | None = None
     gate_bytes: int = 0
+    together: threading.Barrier | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    at_once: int = 0
+    most_at_once: int = 0
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     base: str = ""
 
@@ -43,6 +51,17 @@ def serving(site: Site) -> Iterator[Site]:
         server.server_close()
 
 
+def _held_back(site: Site) -> None:
+    """Wait for as many others as `together` has parties. Over before a byte is sent: who has one may ask for more."""
+    if site.together is not None:
+        with site.lock:
+            site.at_once += 1
+            site.most_at_once = max(site.most_at_once, site.at_once)
+        site.together.wait(30)
+        with site.lock:
+            site.at_once -= 1
+
+
 def _handler_of(site: Site) -> type[BaseHTTPRequestHandler]:
     class Serve(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -60,7 +79,11 @@ def _handler_of(site: Site) -> type[BaseHTTPRequestHandler]:
                 self.end_headers()
                 return None
             data = site.files.get(self.path)
-            return self._plain(404) if data is None else self._file(data)
+            if data is None:
+                return self._plain(404)
+            if not self.path.endswith(".json"):
+                _held_back(site)
+            return self._file(data)
 
         def _plain(self, status: int) -> None:
             self.send_response(status)

@@ -78,6 +78,7 @@ def test_an_engine_survives_kill_9_of_its_agent_and_the_next_one_adopts_it_and_s
     run(main)
 
 
+@pytest.mark.covers("E-145")
 def test_an_adopted_shard_is_in_register_with_its_port_and_can_be_stopped() -> None:
     async def main(folder: Path) -> None:
         message = start_command(model_file(folder))
@@ -97,6 +98,7 @@ def test_an_adopted_shard_is_in_register_with_its_port_and_can_be_stopped() -> N
     run(main)
 
 
+@pytest.mark.covers("E-140")
 def test_a_saved_shard_whose_pid_is_another_process_now_is_forgotten_and_that_process_left_alone() -> None:
     async def main(folder: Path) -> None:
         async with running_node(node_config(folder), leave=True) as rig:
@@ -120,6 +122,7 @@ def test_a_saved_shard_whose_pid_is_another_process_now_is_forgotten_and_that_pr
     run(main)
 
 
+@pytest.mark.covers("E-140", "F-23")
 def test_processes_of_a_shard_whose_leader_is_gone_are_ended_at_the_next_start() -> None:
     async def main(folder: Path) -> None:
         program = script(folder, "engine", "sleep 1000 &\nsetsid sleep 1000 &\nexec sleep 1000\n")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 
+import pytest
+
 from llmgw.agent.agent_log import AgentLog
 from llmgw.obs import log
 
 
+@pytest.mark.covers("P-61")
 def test_lines_are_passed_on_and_the_last_are_kept() -> None:
     out = io.StringIO()
     kept = AgentLog(out, keep=3)

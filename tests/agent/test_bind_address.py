@@ -28,13 +28,14 @@ OWN = frozenset({"127.0.0.1", "10.0.0.7", "::1", "fd00::2"})
         ("", "", "127.0.0.1"),
     ],
 )
-@pytest.mark.covers("P-54")
+@pytest.mark.covers("P-54", "E-6", "E-7")
 def test_an_own_address_is_bound_and_any_other_means_every_address(mgmt: str, bound: str, asked: str) -> None:
     assert bind_address(mgmt, OWN) == bound
     spec = ShardSpec(replica_id="r", shard_id="s", model="m", profile=EngineProfile(), bind_addr=bound)
     assert spec.health_host == asked and spec.listen_host == (bound or "0.0.0.0")
 
 
+@pytest.mark.covers("P-54")
 def test_this_machines_addresses_are_those_the_kernel_lists() -> None:
     own = own_addresses()
     assert "127.0.0.1" in own

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from llmgw.agent.compute import cpu_fault, engine_account, recorded_compute
+from llmgw.agent.compute import ACCOUNT_LINES, cpu_fault, engine_account, recorded_compute
 from llmgw.wire.agent import Compute
 
 
+@pytest.mark.covers("E-111")
 @pytest.mark.parametrize(
     ("lines", "account"),
     [
@@ -35,6 +36,7 @@ def test_the_account_is_read_from_the_output(lines: list[str], account: Compute 
     assert engine_account(lines) == account
 
 
+@pytest.mark.covers("E-111")
 def test_a_gpu_placement_that_computes_on_the_cpu_is_a_fault_and_silence_is_none() -> None:
     none_offloaded = engine_account(["offloaded 0/25 layers to GPU"])
     assert cpu_fault([0, 1], none_offloaded) == (
@@ -43,6 +45,7 @@ def test_a_gpu_placement_that_computes_on_the_cpu_is_a_fault_and_silence_is_none
     )
     assert "saw no device" in (cpu_fault([0], engine_account(["found 0 Vulkan devices"])) or "")
     assert cpu_fault([], none_offloaded) is None and cpu_fault([0], None) is None
+    assert ACCOUNT_LINES == 512
 
 
 def test_what_is_recorded_without_an_account() -> None:

@@ -36,6 +36,7 @@ def test_a_named_second_server_survives_a_restart_before_any_contact(tmp_path: P
     assert _dialled(again) == ["https://cp-1:7443"]
 
 
+@pytest.mark.covers("P-71")
 @pytest.mark.parametrize(
     "content", [b"", b"{}", b"[", b'"cp-2"', b"\xff", b"[" * 100_000, b"null"], ids=range(7)
 )

@@ -72,6 +72,7 @@ def test_mixed_forms_are_refused_naming_the_address() -> None:
         normalise("http://cp", has_tls=True)
 
 
+@pytest.mark.covers("P-70")
 def test_the_leaders_list_only_ever_adds() -> None:
     assert merged([B, A], ["https://c:7443", "a"], has_tls=True) == [B, A, C]
     assert merged([B, A], [], has_tls=True) == [B, A]
@@ -89,12 +90,14 @@ def test_an_untried_address_is_dialled_at_once_and_a_full_round_waits() -> None:
     assert [alone.after(end, 0.0).delay_s for end in (LOST, HEARD, HEARD)] == [0.5, 0.5, 0.5]
 
 
+@pytest.mark.covers("P-26")
 def test_however_a_link_ended_the_next_address_follows() -> None:
     for ended in (LOST, HEARD, Ended(False, is_barred=True), Ended(True, is_barred=True)):
         assert _rounds([A, B]).after(ended, 0.0).address == B
         assert _rounds([A, B]).after(ended, 0.0).delay_s == 0.0
 
 
+@pytest.mark.covers("P-24")
 def test_a_hinted_leader_is_tried_next_only_when_it_is_known_and_untried() -> None:
     assert _rounds([A, B, C]).after(Ended(False, leader_hint="https://c:7443"), 0.0).address == C
     assert _rounds([A, B, C]).after(Ended(False, leader_hint="https://evil:7443"), 0.0).address == B
@@ -116,12 +119,14 @@ def test_the_list_is_read_afresh_each_round() -> None:
     assert (heard.address, heard.delay_s) == (A, 0.0)
 
 
+@pytest.mark.covers("P-27")
 def test_the_wait_doubles_to_thirty_seconds_but_stays_low_in_the_first_minute() -> None:
     backoff = Backoff(lambda: 0.0)
     assert [backoff.wait_s(float(second)) for second in (0, 1, 2, 4, 6)] == [0.5, 1.0, 2.0, 2.0, 2.0]
     assert [backoff.wait_s(60.0 + second) for second in (0, 20, 50, 80)] == [16.0, 30.0, 30.0, 30.0]
 
 
+@pytest.mark.covers("P-27")
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=40), st.floats(-1, 1))
 def test_a_wait_is_within_a_fifth_of_its_figure_and_its_bounds(gaps_s: list[float], jitter: float) -> None:
     backoff, plain = Backoff(lambda: jitter), Backoff(lambda: 0.0)

@@ -31,6 +31,7 @@ def test_a_program_that_runs_is_offered_with_its_version_and_lists_its_devices()
     run(main)
 
 
+@pytest.mark.covers("E-50")
 def test_what_cannot_run_fails_or_is_disabled_is_not_offered() -> None:
     async def main(folder: Path) -> None:
         failing = folder / "failing"

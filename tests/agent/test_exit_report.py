@@ -7,6 +7,7 @@ import pytest
 from llmgw.agent.exit_report import exit_sentence
 
 
+@pytest.mark.covers("E-135")
 @pytest.mark.parametrize(
     ("code", "output", "sentence"),
     [

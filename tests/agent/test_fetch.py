@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -43,10 +44,12 @@ def _fails(site: Site, path: Path, **options: object) -> str:
     return failed.value.sentence
 
 
+@pytest.mark.covers("E-187")
 def test_a_file_arrives_whole_verified_and_readable_by_all_with_progress(tmp_path: Path) -> None:
     path = tmp_path / "m"
     told = _fetch(Site(files={"/m.gguf": DATA}), path, sha256=DIGEST)
     assert path.read_bytes() == DATA and path.stat().st_mode & 0o777 == 0o644
+    assert path.stat().st_uid == os.geteuid()
     assert told[0] == (0, len(DATA)) and told[-1] == (len(DATA), len(DATA)) and told == sorted(told)
     assert [one.name for one in tmp_path.iterdir()] == ["m"]
 
@@ -122,6 +125,7 @@ def _cancelled_download_keeps_its_part(path: Path) -> None:
     _run(Site(files={"/m.gguf": DATA}, gate=threading.Event(), gate_bytes=2_000_000), main)
 
 
+@pytest.mark.covers("E-185")
 def test_redirects_are_followed_five_times_and_never_out_of_http(tmp_path: Path) -> None:
     hops = {f"/{number}": f"/{number + 1}" for number in range(1, 5)}
     site = Site(files={"/m.gguf": DATA}, redirects={**hops, "/5": "/m.gguf", "/0": "/1", "/f": "file:///etc/passwd"})
@@ -130,6 +134,7 @@ def test_redirects_are_followed_five_times_and_never_out_of_http(tmp_path: Path)
     assert "address that is none" in _fails(site, tmp_path / "n", name="/f")
 
 
+@pytest.mark.covers("E-185")
 def test_https_never_becomes_http_and_the_token_reaches_only_its_hub(tmp_path: Path) -> None:
     seen: list[tuple[str, str | None]] = []
 
@@ -156,13 +161,22 @@ def test_https_never_becomes_http_and_the_token_reaches_only_its_hub(tmp_path: P
     assert seen[2] == ("other.example", None)
 
 
+@pytest.mark.covers("E-184")
 def test_a_download_larger_than_the_disk_is_refused_with_both_figures(tmp_path: Path) -> None:
+    sizes = [1 << 60]
+
     def origin(_: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, headers={"content-length": str(1 << 60)}, content=b"")
+        return httpx.Response(200, headers={"content-length": str(sizes[0])}, content=b"")
 
     async def main() -> None:
         async with httpx.AsyncClient(transport=httpx.MockTransport(origin)) as client:
             with pytest.raises(FetchFailed, match=r"needs 1152921504606846976 bytes .* only \d+ bytes"):
+                await Fetcher(client).file(Wanted("http://x/m", tmp_path / "m"), lambda *_: None)
+            # It would fit, but for the twentieth of the disk that stays free.
+            disk = os.statvfs(tmp_path)
+            fits = disk.f_bavail * disk.f_frsize - disk.f_blocks * disk.f_frsize // 40
+            sizes[0] = fits
+            with pytest.raises(FetchFailed, match=rf"needs {fits} bytes and 5 % of the disk"):
                 await Fetcher(client).file(Wanted("http://x/m", tmp_path / "m"), lambda *_: None)
 
     anyio.run(main, backend="trio")

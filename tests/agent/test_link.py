@@ -144,6 +144,7 @@ def test_commands_reach_the_node_with_their_trace_and_answers_come_back(tmp_path
     run(main)
 
 
+@pytest.mark.covers("P-22")
 def test_register_is_sent_whole_on_every_link(tmp_path: Path) -> None:
     async def main() -> None:
         node = FakeNode(running_shards=[RunningShard(shard_id="s-0")], labels={"a": "b"})
@@ -429,6 +430,7 @@ def test_a_lower_term_than_was_seen_is_refused_and_ends_the_link_with_the_reason
     run(main)
 
 
+@pytest.mark.covers("P-40")
 def test_a_message_from_a_newer_control_plane_is_skipped_and_logged_once(tmp_path: Path) -> None:
     import msgspec
 
@@ -446,6 +448,7 @@ def test_a_message_from_a_newer_control_plane_is_skipped_and_logged_once(tmp_pat
     run(main)
 
 
+@pytest.mark.covers("P-70")
 def test_a_named_control_plane_is_dialled_when_the_configured_one_goes(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving() as second:

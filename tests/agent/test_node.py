@@ -10,8 +10,10 @@ import anyio
 import httpx
 import pytest
 
+from llmgw.agent.shards import Shard
 from llmgw.testing.tiny_gguf import REPLY
 from llmgw.wire.agent import DrainShard, LogsReply, LogsRequest, RemoveWeights, ShardState
+from tests.agent.file_server import Site, serving
 from tests.agent.node_rig import (
     KEY,
     free_port,
@@ -39,7 +41,7 @@ def _command_lines() -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.covers("E-42", "E-48", "E-52")
+@pytest.mark.covers("E-42", "E-48", "E-52", "P-56")
 def test_a_real_engine_serves_with_its_key_and_nobody_sees_the_key() -> None:
     async def main(folder: Path) -> None:
         async with running_node(node_config(folder)) as rig:
@@ -65,6 +67,7 @@ def test_a_real_engine_serves_with_its_key_and_nobody_sees_the_key() -> None:
     run(main)
 
 
+@pytest.mark.covers("E-135")
 def test_an_engine_killed_while_it_serves_is_failed_with_its_signal_and_last_lines() -> None:
     async def main(folder: Path) -> None:
         async with running_node(node_config(folder)) as rig:
@@ -116,6 +119,37 @@ def test_a_draining_shard_serves_until_it_is_stopped() -> None:
     run(main)
 
 
+@pytest.mark.covers("E-130")
+def test_a_shard_goes_through_its_states_in_their_order() -> None:
+    async def main(folder: Path) -> None:
+        with serving(Site(files={"/m.gguf": Path(model_file(folder)).read_bytes()})) as site:
+            async with running_node(node_config(folder)) as rig:
+                await rig.started(start_command(site.base + "/m.gguf"))
+                rig.command(DrainShard(shard_id="m-1-0"))
+                await rig.told(ShardState.DRAINING)
+                moves = watched(rig.shard())
+                rig.command(stop_command())
+                await rig.told(ShardState.STOPPED)
+        began = [ShardState.FETCHING, ShardState.STARTING, ShardState.READY, ShardState.DRAINING]
+        assert [state for state in rig.states() if state is not ShardState.PENDING][:4] == began
+        assert moves == [ShardState.STOPPING, ShardState.STOPPED]
+
+    run(main)
+
+
+def watched(shard: Shard) -> list[ShardState]:
+    """Return a list that grows by each state a shard moves to from now on."""
+    moves: list[ShardState] = []
+    move = shard.move
+
+    def noting(state: ShardState) -> None:
+        moves.append(state)
+        move(state)
+
+    shard.move = noting  # type: ignore[method-assign]
+    return moves
+
+
 def test_an_unknown_shard_is_stopped_all_the_same() -> None:
     async def main(folder: Path) -> None:
         async with running_node(node_config(folder)) as rig:
@@ -153,10 +187,14 @@ def test_a_truncated_model_is_refused_with_both_sizes() -> None:
     run(main)
 
 
+@pytest.mark.covers("X-12", "X-13", "X-14")
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"args": ["--log-file", "x"]}, "argument --log-file is not allowed"),
+        ({"args": ["--seed", "/etc/passwd"]}, "argument /etc/passwd is not allowed"),
+        ({"args": ["--seed=../x"]}, "argument --seed is not allowed"),
+        ({"args": ["@/tmp/more"]}, "argument @/tmp/more is not allowed"),
         ({"env": {"LD_PRELOAD": "x"}}, "variable LD_PRELOAD is not allowed"),
         ({"tp": 2}, "no tensor or pipeline parallelism"),
         ({"engine": "vllm"}, "not driven by this release"),
@@ -180,6 +218,7 @@ def test_what_cannot_be_started_is_failed_with_a_sentence(changes: dict, words: 
     run(main)
 
 
+@pytest.mark.covers("E-131")
 def test_an_engine_that_ends_while_starting_is_failed_with_its_status_and_output() -> None:
     async def main(folder: Path) -> None:
         program = script(folder, "engine", "echo 'CUDA error: out of memory'\necho bye\nexit 3\n")
@@ -193,6 +232,7 @@ def test_an_engine_that_ends_while_starting_is_failed_with_its_status_and_output
     run(main)
 
 
+@pytest.mark.covers("E-131")
 def test_an_engine_that_never_answers_is_ended_after_its_ready_timeout() -> None:
     async def main(folder: Path) -> None:
         program = script(folder, "engine", "exec sleep 1000\n")
@@ -225,6 +265,7 @@ def test_a_stop_cancels_a_start_that_is_under_way() -> None:
     run(main)
 
 
+@pytest.mark.covers("E-121")
 @pytest.mark.skipif(not is_root(), reason="only root can run engines as another user")
 def test_an_engine_is_not_root_and_can_gain_nothing() -> None:
     async def main(folder: Path) -> None:
@@ -254,6 +295,7 @@ def test_an_engine_is_not_root_and_can_gain_nothing() -> None:
     run(main)
 
 
+@pytest.mark.covers("P-61")
 def test_output_of_a_shard_is_given_on_request_and_cut_from_its_oldest_line() -> None:
     async def main(folder: Path) -> None:
         program = script(
@@ -295,6 +337,7 @@ def test_register_and_heartbeat_describe_a_machine_without_gpus() -> None:
     run(main)
 
 
+@pytest.mark.covers("E-184")
 def test_only_unused_files_of_the_cache_are_removed() -> None:
     async def main(folder: Path) -> None:
         async with running_node(node_config(folder)) as rig:

@@ -26,6 +26,7 @@ def test_a_full_queue_makes_senders_wait_and_never_grows() -> None:
     trio.run(main)
 
 
+@pytest.mark.covers("P-16")
 def test_a_sender_that_waits_gives_up_when_the_link_ends() -> None:
     async def main() -> None:
         outbox = Outbox(1)

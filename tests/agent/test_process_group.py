@@ -37,6 +37,7 @@ async def _written(folder: Path, word: str) -> None:
             await anyio.sleep(0.02)
 
 
+@pytest.mark.covers("E-134")
 def test_a_process_that_ignores_sigterm_is_killed_after_its_grace() -> None:
     async def main(folder: Path) -> None:
         process = await _launched(folder, "trap '' TERM\necho up\nwhile :; do sleep 0.1; done\n")
@@ -49,6 +50,7 @@ def test_a_process_that_ignores_sigterm_is_killed_after_its_grace() -> None:
     run(main)
 
 
+@pytest.mark.covers("E-134", "F-23")
 def test_children_that_outlive_the_first_process_are_ended_with_it() -> None:
     async def main(folder: Path) -> None:
         process = await _launched(folder, "sleep 1000 &\nsleep 1000 &\necho up\nexit 0\n")
@@ -61,6 +63,7 @@ def test_children_that_outlive_the_first_process_are_ended_with_it() -> None:
     run(main)
 
 
+@pytest.mark.covers("F-23")
 def test_a_child_that_left_the_group_and_the_session_is_found_by_its_mark() -> None:
     async def main(folder: Path) -> None:
         marker = f"{folder}#s"

@@ -11,13 +11,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import anyio
 import pytest
+import trio
+import trio.testing
 
+from llmgw.agent import readiness
 from llmgw.agent.engines.llamacpp import Llamacpp
 from llmgw.agent.engines.sim import Sim
 from llmgw.agent.process_group import EngineProcess, ProcessIdentity
 from llmgw.agent.readiness import NotReady, wait_ready
 from llmgw.agent.shard_spec import ShardSpec
-from llmgw.config.agent import LlamacppSettings
+from llmgw.config.agent import LlamacppSettings, SupervisorSettings
 from llmgw.wire.agent import EngineProfile
 
 ENGINE = Llamacpp(LlamacppSettings())
@@ -66,6 +69,7 @@ def _wait(port: int, timeout_s: float = 20.0, exited: bool = False) -> None:
     anyio.run(main, backend="trio")
 
 
+@pytest.mark.covers("E-131")
 def test_each_question_is_asked_until_it_is_answered_and_then_no_more() -> None:
     asked: list[str] = []
     with _server({"/health": [503, 503, 200], "/v1/completions": [503, 200]}, ["m"], asked) as port:
@@ -73,6 +77,7 @@ def test_each_question_is_asked_until_it_is_answered_and_then_no_more() -> None:
     assert asked.count("/v1/completions") == 2 and asked[:3] == ["/health"] * 3 and asked[-1] == "/v1/completions"
 
 
+@pytest.mark.covers("E-131")
 @pytest.mark.parametrize(
     ("answers", "names", "words"),
     [
@@ -95,15 +100,28 @@ def test_a_model_that_takes_no_completions_has_answered_all_the_same() -> None:
             _wait(port)
 
 
+@pytest.mark.covers("E-131")
 def test_an_exit_ends_the_wait_at_once() -> None:
     _wait(1, timeout_s=1000.0, exited=True)
 
 
-def test_a_worker_that_serves_nothing_is_ready_once_it_stayed_alive_or_ended() -> None:
+@pytest.mark.covers("E-132")
+def test_a_worker_that_serves_nothing_is_ready_once_it_stayed_alive_ten_seconds_or_ended() -> None:
     async def main() -> None:
         process = EngineProcess(ProcessIdentity(os.getpid(), 1, "x"), "m", None)
-        process.exited.set()
         spec = ShardSpec(replica_id="r", shard_id="s", model="m", profile=EngineProfile(engine="sim"), rank=1, nnodes=2)
-        await wait_ready(process, Sim(enabled=True), spec, 1.0)
+        began = trio.current_time()
+        await wait_ready(process, Sim(enabled=True), spec, 1000.0)
+        assert trio.current_time() - began == pytest.approx(10.0)
+        process.exited.set()
+        await wait_ready(process, Sim(enabled=True), spec, 1000.0)
+        assert trio.current_time() - began == pytest.approx(10.0)
 
-    anyio.run(main, backend="trio")
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+@pytest.mark.covers("E-131", "E-134")
+def test_the_figures_are_those_of_the_specification() -> None:
+    settings = SupervisorSettings()
+    assert (settings.ready_timeout, settings.stop_grace) == (1800.0, 30.0)
+    assert (readiness._POLL_S, readiness._REQUEST_S) == (1.0, 2.0)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from llmgw.agent.saved import SavedShard, SavedShards
 from llmgw.agent.shard_spec import ShardSpec
 from llmgw.wire.agent import Compute, EngineProfile
 
 
+@pytest.mark.covers("E-6")
 def test_a_saved_shard_comes_back_as_it_was_and_is_readable_by_nobody_else(tmp_path: Path) -> None:
     profile = EngineProfile(name="p", engine="llamacpp", args=["--jinja"], env={"OMP_NUM_THREADS": "2"})
     spec = ShardSpec(

@@ -150,6 +150,7 @@ def test_a_link_that_ends_before_it_was_told_leaves_the_end_for_the_next() -> No
     _run(main)
 
 
+@pytest.mark.covers("E-182")
 def test_progress_is_told_at_most_once_a_second() -> None:
     async def main(table: ShardTable, link: Callable[[], Link], clock: Clock) -> None:
         one = link()

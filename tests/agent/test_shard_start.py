@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
+import pytest
 
 from llmgw.policy.engine_rules import unsafe_argument, unsafe_environment
 from llmgw.wire.agent import LoraAdapter, ShardState
@@ -19,6 +20,7 @@ from tests.agent.node_rig import (
 )
 
 
+@pytest.mark.covers("X-12", "X-13")
 def test_an_unsafe_profile_is_failed_with_the_catalogs_words_and_nothing_is_started() -> None:
     async def main(folder: Path) -> None:
         async with running_node(node_config(folder)) as rig:

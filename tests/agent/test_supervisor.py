@@ -18,6 +18,7 @@ SERVES = """import http.server, json, sys
 print(sys.argv[1], flush=True)
 class H(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
+        print("asked for", self.path, flush=True)
         body = json.dumps({"data": [{"id": "m"}]}).encode()
         self.send_response(200); self.send_header("Content-Length", str(len(body))); self.end_headers()
         self.wfile.write(body)
@@ -39,6 +40,7 @@ def _engine(folder: Path, says: str) -> str:
     )
 
 
+@pytest.mark.covers("E-111")
 def test_a_gpu_shard_that_computes_on_the_cpu_is_failed_and_ended() -> None:
     async def main(folder: Path) -> None:
         config = node_config(folder, _engine(folder, "load_tensors: offloaded 0/25 layers to GPU"))
@@ -54,6 +56,7 @@ def test_a_gpu_shard_that_computes_on_the_cpu_is_failed_and_ended() -> None:
     run(main)
 
 
+@pytest.mark.covers("E-111")
 def test_a_gpu_shard_that_says_where_it_computes_or_nothing_is_ready() -> None:
     async def main(folder: Path) -> None:
         async with running_node(node_config(folder, _engine(folder, "using device CUDA0 (RTX)"))) as rig:
@@ -90,6 +93,7 @@ def test_a_shard_is_saved_before_it_is_ready_updated_with_its_compute_and_remove
     run(main)
 
 
+@pytest.mark.covers("E-130")
 def test_an_engine_that_ends_is_not_started_again() -> None:
     async def main(folder: Path) -> None:
         program = script(folder, "engine", f"echo x >> {folder}/starts\nexit 1\n")
@@ -104,6 +108,7 @@ def test_an_engine_that_ends_is_not_started_again() -> None:
     run(main)
 
 
+@pytest.mark.covers("F-23")
 def test_children_of_an_engine_that_died_while_serving_are_ended() -> None:
     async def main(folder: Path) -> None:
         program = Path(_engine(folder, "hello"))
@@ -114,5 +119,25 @@ def test_children_of_an_engine_that_died_while_serving_are_ended() -> None:
             os.kill(shard.process.identity.pid, signal.SIGKILL)
             await rig.told(ShardState.FAILED)
             assert shard.process.members() == []
+
+    run(main)
+
+
+@pytest.mark.covers("E-136")
+def test_a_ready_engine_is_asked_no_more_and_one_that_stopped_answering_stays_ready() -> None:
+    """Who notices a hung one is the router, by its own scrape: tests/gateway/test_scrape.py."""
+
+    async def main(folder: Path) -> None:
+        async with running_node(node_config(folder, _engine(folder, "hello"))) as rig:
+            first = await rig.started(start_command(model_file(folder)))
+            assert first.process is not None
+            asked = (folder / "state" / "logs" / "m-1-0.log").read_text()
+            assert asked.count("asked for /health") == 1
+            os.kill(first.process.identity.pid, signal.SIGSTOP)
+            # By the time another engine has started and is ready, a probe of this one would have come and failed.
+            await rig.started(start_command(model_file(folder), "m-2-0"))
+            assert first.state is ShardState.READY
+            os.kill(first.process.identity.pid, signal.SIGCONT)
+            assert (folder / "state" / "logs" / "m-1-0.log").read_text() == asked
 
     run(main)

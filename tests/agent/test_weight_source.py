@@ -11,6 +11,7 @@ from llmgw.agent.weight_source import BadSource, cache_name, is_hub_id, remote_s
 DIGEST = "AB" * 32
 
 
+@pytest.mark.covers("E-180")
 def test_what_is_downloaded_and_what_is_not() -> None:
     assert remote_source("/models/m.gguf") is None and remote_source("org/repo") is None
     single = remote_source(f"https://h/d/m%20x.gguf?v=1#sha256={DIGEST}")
@@ -25,6 +26,7 @@ def test_what_is_downloaded_and_what_is_not() -> None:
     assert main is not None and "/resolve/main/" in main.url
 
 
+@pytest.mark.covers("E-180")
 @pytest.mark.parametrize(
     "source",
     [

@@ -52,6 +52,7 @@ def test_the_environments_token_comes_before_the_file(data: Path, monkeypatch: p
         find.find_token(place)
 
 
+@pytest.mark.covers("C-08")
 def test_the_actor_is_sudos_user_with_unfit_characters_replaced(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SUDO_USER", "jürgen o'x" + "y" * 80)
     assert find.actor() == ("j-rgen-o-x" + "y" * 80)[:64]

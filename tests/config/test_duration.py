@@ -8,6 +8,7 @@ from llmgw.config.duration import parse_duration_s, render_duration
 from llmgw.config.refusal import Refused
 
 
+@pytest.mark.covers("C-10")
 @pytest.mark.parametrize(
     ("written", "seconds"),
     [("30m", 1800.0), ("1h30m", 5400.0), ("200ms", 0.2), ("2160h", 7_776_000.0), (1800, 1800.0), ("0s", 0.0), ("1.5h", 5400.0)],
@@ -16,6 +17,7 @@ def test_strings_and_whole_seconds_are_read(written: object, seconds: float) -> 
     assert parse_duration_s(written) == pytest.approx(seconds)
 
 
+@pytest.mark.covers("C-10")
 @pytest.mark.parametrize("written", ["30", "", "m", "-5m", -1, "5 m", "5x", None, True, [], "1h 30m", 1_800_000_000_000])
 def test_what_is_not_a_duration_is_refused_with_the_field_named(written: object) -> None:
     with pytest.raises(Refused) as caught:
@@ -24,6 +26,7 @@ def test_what_is_not_a_duration_is_refused_with_the_field_named(written: object)
     assert "router.timeouts.dial" in caught.value.sentence
 
 
+@pytest.mark.covers("C-10")
 def test_a_count_of_nanoseconds_is_told_that_the_unit_is_seconds() -> None:
     with pytest.raises(Refused, match="the unit is seconds"):
         parse_duration_s(1_800_000_000_000)

@@ -62,6 +62,7 @@ def test_one_that_still_starts_is_adopted_as_starting_and_routed_to_when_ready()
     play(lambda: Rig(model()), scene)
 
 
+@pytest.mark.covers("E-145")
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -42,6 +42,7 @@ def test_a_heartbeat_replaces_foreign_memory_and_leaves_other_problems() -> None
     ]
 
 
+@pytest.mark.covers("P-121")
 @pytest.mark.parametrize(("used", "foreign"), [([1], []), ([1, 2], [1]), ([1, 2, 3], [1, 2]), ([], [1, 2])])
 def test_lists_of_another_length_than_the_cards_are_both_dropped(used: list[int], foreign: list[int]) -> None:
     made = inventory(CARDS)
@@ -91,6 +92,7 @@ def test_a_cordon_holds_through_a_new_registration_and_a_missing_address_is_the_
     assert (node.state, node.address) == ("cordoned", "192.0.2.1")
 
 
+@pytest.mark.covers("P-121", "E-188")
 def test_heartbeats_renew_weights_engines_and_what_is_installing() -> None:
     made = inventory()
     status = ProvisionStatus(engine="vllm", state="downloading")

@@ -178,6 +178,7 @@ def test_a_replica_given_up_drains_in_sight_and_is_cut_only_after_drain_timeout(
     play(lambda: Rig(model(min=2), drain_timeout=120.0), scene)
 
 
+@pytest.mark.covers("F-24", "P-60b")
 def test_a_drained_replica_stops_as_soon_as_nothing_is_in_flight() -> None:
     async def scene(rig: Rig) -> None:
         rig.nodes.register("a")
@@ -194,6 +195,7 @@ def test_a_drained_replica_stops_as_soon_as_nothing_is_in_flight() -> None:
     play(lambda: Rig(model(min=2)), scene)
 
 
+@pytest.mark.covers("L-21")
 def test_requests_that_wait_raise_the_replicas_and_quiet_lowers_them_by_a_drain() -> None:
     async def scene(rig: Rig) -> None:
         rig.nodes.register("a")
@@ -207,6 +209,7 @@ def test_requests_that_wait_raise_the_replicas_and_quiet_lowers_them_by_a_drain(
     play(lambda: Rig(model(min=1, max=2)), scene)
 
 
+@pytest.mark.covers("L-21", "L-22")
 def test_a_model_on_demand_loads_when_asked_for_and_unloads_when_unused() -> None:
     async def scene(rig: Rig) -> None:
         rig.nodes.register("a")
@@ -226,6 +229,21 @@ def test_a_model_on_demand_loads_when_asked_for_and_unloads_when_unused() -> Non
         assert len(rig.nodes.starts()) == 1
 
     play(lambda: Rig(model(min=0, idle_timeout="1m")), scene)
+
+
+@pytest.mark.covers("L-22")
+def test_a_model_on_demand_that_fits_nowhere_counts_as_short_although_its_min_is_0() -> None:
+    async def scene(rig: Rig) -> None:
+        assert rig.leader.summary().models.short == 0
+        rig.report(arrived={"chat": 1}, waiting={"chat": 1})
+        await rig.until(lambda: rig.line().desired == 1)
+        await rig.until(lambda: rig.leader.summary().unplaceable == ("chat",))
+        assert (rig.leader.summary().models.short, rig.line().min, rig.line().failures) == (1, 0, 0)
+        rig.nodes.register("a")
+        await rig.until(lambda: rig.line().ready == 1)
+        assert len(rig.nodes.starts()) == 1
+
+    play(lambda: Rig(model(min=0)), scene)
 
 
 def test_a_silent_node_is_unreachable_then_lost_and_only_then_replaced() -> None:
@@ -249,6 +267,7 @@ def test_a_silent_node_is_unreachable_then_lost_and_only_then_replaced() -> None
     play(lambda: Rig(model()), scene)
 
 
+@pytest.mark.covers("P-30")
 def test_a_node_that_returns_in_time_keeps_its_replica() -> None:
     async def scene(rig: Rig) -> None:
         rig.nodes.register("a")
@@ -287,6 +306,7 @@ def _restarted(first: Rig, *models: dict[str, object], **control: float) -> Rig:
     return rig
 
 
+@pytest.mark.covers("P-22")
 def test_a_new_leader_waits_for_known_nodes_and_adopts_what_they_run() -> None:
     first = Rig(model(min=1, max=3))
 
@@ -352,6 +372,7 @@ def _changed(**more: object) -> dict[str, object]:
     return changed
 
 
+@pytest.mark.covers("F-24")
 def test_a_changed_definition_rolls_the_new_one_ready_first_then_the_old_drained() -> None:
     first = Rig(model())
 
@@ -561,6 +582,7 @@ def test_nothing_is_placed_on_memory_others_hold_nor_beyond_what_reservations_le
     play(lambda: Rig(on_gpu), scene)
 
 
+@pytest.mark.covers("L-2")
 def test_a_time_zone_or_port_range_that_is_none_stops_the_server() -> None:
     with pytest.raises(Refused, match="is not a time zone this machine knows"):
         Rig(timezone="Mars/Olympus")

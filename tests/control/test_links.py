@@ -144,7 +144,7 @@ def test_crossed_identities_are_refused_in_the_header_and_in_register_and_leave_
     trio.run(main)
 
 
-@pytest.mark.covers("P-20")
+@pytest.mark.covers("E-145")
 def test_register_is_answered_by_registered_then_control_planes_then_commands() -> None:
     async def main() -> None:
         leader = FakeLeader(unclaimed=["old-0"])
@@ -259,6 +259,7 @@ async def _send_rest(client: Any, data: bytes) -> None:
             await client._read()
 
 
+@pytest.mark.covers("P-40")
 def test_an_unknown_message_is_skipped_and_logged_once_per_link() -> None:
     async def main() -> None:
         with capture_logs() as logs:
@@ -294,6 +295,7 @@ def test_a_second_link_of_a_node_replaces_the_first() -> None:
     trio.run(main)
 
 
+@pytest.mark.covers("P-25")
 def test_a_leader_that_stops_leading_says_so_to_every_agent() -> None:
     async def main() -> None:
         async with serving() as server, raw_client(server.port) as one, raw_client(server.port, "n2") as two:
@@ -309,6 +311,7 @@ def test_a_leader_that_stops_leading_says_so_to_every_agent() -> None:
     trio.run(main)
 
 
+@pytest.mark.covers("P-18")
 def test_a_control_plane_that_stops_says_goodbye_as_the_last_thing_on_the_stream() -> None:
     async def main() -> None:
         async with serving() as server, raw_client(server.port) as client:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from llmgw.control.replicas import Replica
 from llmgw.control.start_command import launch_settings, start_command
 from llmgw.policy.snapshot import Share
@@ -27,6 +29,7 @@ def vllm(**more: Any) -> Any:
     return definition(source="o/m", profiles=[best], adapters="x=o/x", max_loaded_adapters=3)
 
 
+@pytest.mark.covers("E-24")
 def test_adapters_on_demand_switch_vllm_on_without_touching_the_profile() -> None:
     model = vllm(args=["--max-model-len", "9"])
     args, env = launch_settings(model, model.profiles[0])

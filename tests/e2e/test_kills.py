@@ -107,6 +107,7 @@ def test_a_killed_engine_costs_only_its_own_streams_and_comes_back(cluster: Clus
     assert other["id"] in {r["id"] for r in again} and victim["id"] not in {r["id"] for r in again}
 
 
+@pytest.mark.covers("S-42")
 def test_requests_that_had_no_byte_yet_are_answered_by_the_other_replica(
     cluster: Cluster, client: openai.OpenAI
 ) -> None:
@@ -139,7 +140,7 @@ def test_requests_that_had_no_byte_yet_are_answered_by_the_other_replica(
     assert failures == []
 
 
-@pytest.mark.covers("E-144")
+@pytest.mark.covers("E-144", "P-30")
 def test_a_killed_agent_leaves_its_engine_answering_and_takes_it_over(cluster: Cluster, client: openai.OpenAI) -> None:
     replicas = cluster.wait_ready("tiny", 2)
     mine = replicas[0]
@@ -160,6 +161,7 @@ def test_a_killed_agent_leaves_its_engine_answering_and_takes_it_over(cluster: C
     cluster.wait_ready("tiny", 2)
 
 
+@pytest.mark.covers("P-56", "P-22")
 def test_a_killed_server_loses_no_replica_and_no_committed_row(cluster: Cluster, client: openai.OpenAI) -> None:
     before = {r["id"]: cluster.engine_pid(r["id"]) for m in ("tiny", "slow", "late") for r in cluster.ready_replicas(m)}
     asked = [

@@ -34,6 +34,7 @@ def test_an_unstreamed_answer_arrives_and_is_accounted_for():
     played(script)
 
 
+@pytest.mark.covers("S-21")
 def test_a_stream_arrives_whole_and_without_the_usage_nobody_asked_for():
     async def script(rig):
         rig.add_model()
@@ -111,6 +112,7 @@ def test_completions_and_embeddings_reach_their_own_paths():
     played(script)
 
 
+@pytest.mark.covers("S-42")
 def test_only_our_key_and_the_trace_reach_an_engine():
     async def script(rig):
         rig.add_model()
@@ -143,6 +145,7 @@ def test_only_our_key_and_the_trace_reach_an_engine():
     played(script)
 
 
+@pytest.mark.covers("S-21")
 def test_what_llmgw_owns_is_recorded_and_not_sent_on():
     async def script(rig):
         rig.add_model()
@@ -159,6 +162,7 @@ def test_what_llmgw_owns_is_recorded_and_not_sent_on():
     played(script)
 
 
+@pytest.mark.covers("S-21")
 def test_an_alias_and_an_adapter_are_names_of_their_model():
     async def script(rig):
         rig.add_model(aliases=("small",), adapters=("poet", "clerk"), adapter_scales=(1.0, 0.5))

@@ -157,6 +157,7 @@ def test_a_spoofed_address_opens_no_second_bucket_and_a_trusted_proxys_does():
     played(trusted, trusted_proxies=("127.0.0.0/8",))
 
 
+@pytest.mark.covers("S-10")
 @pytest.mark.parametrize(
     ("body", "word"),
     [
@@ -215,6 +216,7 @@ def test_a_bad_name_in_a_header_is_400(headers):
     played(script)
 
 
+@pytest.mark.covers("S-10")
 def test_a_body_over_the_bound_is_413_and_still_has_its_row():
     async def script(rig):
         await small_fleet(rig)
@@ -232,6 +234,7 @@ def test_a_body_over_the_bound_is_413_and_still_has_its_row():
     played(script, max_body_bytes=4096)
 
 
+@pytest.mark.covers("S-10")
 def test_a_gzip_body_is_understood():
     async def script(rig):
         await small_fleet(rig)
@@ -241,6 +244,7 @@ def test_a_gzip_body_is_understood():
     played(script)
 
 
+@pytest.mark.covers("S-10")
 def test_another_content_type_is_415():
     async def script(rig):
         await small_fleet(rig)
@@ -286,6 +290,7 @@ def test_a_model_the_key_may_not_use_is_403_by_any_of_its_names():
     played(script)
 
 
+@pytest.mark.covers("S-23")
 def test_chat_and_embedding_models_do_not_stand_in_for_each_other():
     async def script(rig):
         await small_fleet(rig)

@@ -146,6 +146,7 @@ def test_a_stream_that_fails_after_it_began_ends_in_an_error_and_never_as_succes
     played(script)
 
 
+@pytest.mark.covers("S-11")
 @both
 def test_an_engine_that_says_nothing_is_504_and_hung_up_on(stream):
     async def script(rig):
@@ -160,6 +161,7 @@ def test_an_engine_that_says_nothing_is_504_and_hung_up_on(stream):
     played(script, first_byte_s=0.3)
 
 
+@pytest.mark.covers("S-11")
 @pytest.mark.parametrize("settings", [{"idle_s": 0.3}, {"total_s": 0.5}], ids=["gap", "total"])
 def test_a_stream_that_falls_silent_ends_in_a_timeout_error(settings):
     async def script(rig):
@@ -174,6 +176,7 @@ def test_a_stream_that_falls_silent_ends_in_a_timeout_error(settings):
     played(script, **settings)
 
 
+@pytest.mark.covers("S-11")
 def test_the_total_deadline_holds_before_the_first_byte_too():
     async def script(rig):
         broken, _ = await two_replicas(rig, acts.hangs)

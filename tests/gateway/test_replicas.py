@@ -25,6 +25,7 @@ def test_a_slot_ends_with_its_block_however_that_ends():
     assert replicas.last_used() == {"a": 50.0}
 
 
+@pytest.mark.covers("S-42")
 def test_three_failed_scrapes_make_a_replica_stale_and_a_good_one_fresh():
     replicas = table(route("a"))
     replicas.scraped("a", Gauges(1.0, 2.0, 0.5), 0)

@@ -24,6 +24,7 @@ READ = {
 }
 
 
+@pytest.mark.covers("S-42")
 @pytest.mark.parametrize("engine", PAGES)
 def test_each_engines_names_are_known(engine):
     assert gauges_of(engine, PAGES[engine]) == READ[engine]
@@ -33,6 +34,7 @@ def test_older_names_serve_where_newer_are_missing():
     assert gauges_of("vllm", b"vllm:gpu_cache_usage_perc 0.5\n").kv_use == 0.5
 
 
+@pytest.mark.covers("S-42")
 @pytest.mark.parametrize("page", [b"", b"<html>", b"llamacpp:requests_processing NaN\n", b"\xff\xfe"])
 def test_what_is_missing_is_unknown_and_never_zero(page):
     assert gauges_of("llamacpp", page) == Gauges()
@@ -42,6 +44,7 @@ def test_an_engine_nobody_mapped_is_unknown():
     assert gauges_of("strange", PAGES["vllm"]) == Gauges()
 
 
+@pytest.mark.covers("S-42", "E-136")
 def test_a_hung_engine_becomes_stale_and_its_neighbour_is_read():
     async def script(rig):
         hung = await trio.open_tcp_listeners(0, host="127.0.0.1")
@@ -60,6 +63,7 @@ def test_a_hung_engine_becomes_stale_and_its_neighbour_is_read():
     played(script)
 
 
+@pytest.mark.covers("S-42")
 def test_the_replicas_key_is_sent():
     async def script(rig):
         rig.add_model()

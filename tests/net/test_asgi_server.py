@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import trio
 
 from llmgw.net.asgi_server import AsgiServer
@@ -17,6 +18,7 @@ async def ask(port: int) -> bytes:
         return b"".join([chunk async for chunk in stream])
 
 
+@pytest.mark.covers("X-31")
 def test_a_connection_beyond_the_bound_is_closed_at_accept():
     async def main() -> None:
         faults: list[BaseException] = []

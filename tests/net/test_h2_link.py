@@ -141,6 +141,7 @@ def test_a_server_of_another_protocol_is_said_so() -> None:
     trio.run(main)
 
 
+@pytest.mark.covers("P-5")
 def test_a_tls_server_without_alpn_is_not_taken_for_a_control_plane() -> None:
     async def main() -> None:
         files = papers().server
@@ -166,6 +167,7 @@ def test_a_tls_server_without_alpn_is_not_taken_for_a_control_plane() -> None:
     trio.run(main)
 
 
+@pytest.mark.covers("P-2")
 def test_http1_in_clear_is_answered_505() -> None:
     async def main() -> None:
         problems: list[str] = []
@@ -197,6 +199,7 @@ def test_a_connection_that_never_begins_is_closed(is_tls: bool) -> None:
     trio.run(main)
 
 
+@pytest.mark.covers("P-14", "X-31")
 def test_connections_beyond_the_bound_are_closed_and_one_that_leaves_makes_room() -> None:
     async def main() -> None:
         problems: list[str] = []

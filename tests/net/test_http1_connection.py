@@ -163,6 +163,7 @@ async def refuse_large(request: Request, responder: Responder) -> None:
     await responder.respond(200, [], b"")
 
 
+@pytest.mark.covers("S-10")
 @pytest.mark.parametrize("is_chunked", [False, True])
 def test_a_body_too_large_is_refused_while_it_is_sent_and_the_client_reads_why(is_chunked: bool) -> None:
     async def main() -> None:

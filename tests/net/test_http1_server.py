@@ -1,9 +1,16 @@
+import contextlib
+
 import pytest
 import trio
 
+from llmgw.agent.bind_address import own_addresses
+from llmgw.net.http1_server import Http1Server
 from llmgw.net.http_message import Request, Responder
-from tests.net.client_listener import Site, Wire, run, serving
+from llmgw.net.limits import ListenerLimits
+from llmgw.net.listeners import open_listeners
+from tests.net.client_listener import Site, Wire, echo, on_fault, run, serving
 
+ELSEWHERE = sorted(address for address in own_addresses() if "." in address and not address.startswith("127."))
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -30,6 +37,7 @@ async def is_closed(wire: Wire) -> bool:
         return True
 
 
+@pytest.mark.covers("X-31")
 def test_connections_beyond_the_bound_are_closed_at_accept_and_room_is_given_back() -> None:
     async def main() -> None:
         async with serving(max_connections=2) as site:
@@ -43,6 +51,7 @@ def test_connections_beyond_the_bound_are_closed_at_accept_and_room_is_given_bac
     run(main)
 
 
+@pytest.mark.covers("X-31")
 def test_loopback_is_exempt_from_the_bound_of_one_address() -> None:
     async def main() -> None:
         async with serving(per_address=1) as site:
@@ -51,6 +60,31 @@ def test_loopback_is_exempt_from_the_bound_of_one_address() -> None:
             assert site.server.connections == 3
 
     run(main)
+
+
+@pytest.mark.covers("X-31")
+@pytest.mark.skipif(not ELSEWHERE, reason="this machine has no address but loopback")
+def test_one_address_has_a_bound_of_its_own_unless_it_is_a_trusted_proxy() -> None:
+    async def main(trusted: tuple[str, ...]) -> list[bool]:
+        limits = ListenerLimits(per_address=2, trusted=trusted)
+        server = Http1Server(echo, limits, on_fault)
+        listeners = await open_listeners(f"{ELSEWHERE[0]}:0")
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.serve, listeners)
+            port = listeners[0].socket.getsockname()[1]
+            wires = [Wire(await trio.open_tcp_stream(ELSEWHERE[0], port)) for _ in range(2)]
+            for wire in wires:
+                await wire.send(GET)
+                assert (await wire.answer())[0] == 200
+            third = Wire(await trio.open_tcp_stream(ELSEWHERE[0], port))
+            with contextlib.suppress(trio.BrokenResourceError):
+                await third.send(GET)
+            closed = await is_closed(third)
+            nursery.cancel_scope.cancel()
+        return [closed]
+
+    assert trio.run(main, ()) == [True]
+    assert trio.run(main, (ELSEWHERE[0],)) == [False]
 
 
 def test_a_stop_closes_what_is_idle_and_lets_running_answers_finish() -> None:

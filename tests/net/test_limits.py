@@ -1,8 +1,11 @@
 import pytest
 
+from llmgw.admin import server as admin_server
+from llmgw.config.server import RouterSettings
 from llmgw.net.limits import ListenerLimits, is_exempt, plain_address
 
 
+@pytest.mark.covers("X-31")
 @pytest.mark.parametrize(
     ("address", "exempt"),
     [
@@ -36,9 +39,12 @@ def test_one_client_has_one_address_whatever_socket_saw_it(seen: str, plain: str
     assert plain_address(seen) == plain
 
 
+@pytest.mark.covers("X-31")
 def test_the_figures_are_those_of_the_specification() -> None:
     limits = ListenerLimits()
     assert (limits.max_connections, limits.per_address) == (16_384, 256)
+    assert RouterSettings().max_connections == 16_384
+    assert admin_server._MAX_CONNECTIONS == 64
     assert (limits.header_s, limits.header_bytes, limits.header_fields, limits.idle_s) == (
         10,
         65_536,

@@ -69,6 +69,7 @@ def test_every_bound_of_http1_holds() -> None:
     run(main)
 
 
+@pytest.mark.covers("X-32")
 def test_a_body_at_the_bound_passes_and_an_inflated_one_above_it_does_not() -> None:
     async def main() -> None:
         async with serving(sink) as site:

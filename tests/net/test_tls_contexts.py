@@ -49,6 +49,7 @@ def test_both_sides_know_each_other_over_tls_1_3_with_alpn_h2() -> None:
     assert common_name(serving.getpeercert()) == "n1"
 
 
+@pytest.mark.covers("P-5")
 def test_tls_1_2_is_accepted_and_1_1_is_not() -> None:
     server, client = _contexts()
     client.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -56,6 +57,7 @@ def test_tls_1_2_is_accepted_and_1_1_is_not() -> None:
     assert server.minimum_version == client.minimum_version == ssl.TLSVersion.TLSv1_2
 
 
+@pytest.mark.covers("P-5")
 def test_a_client_without_a_certificate_or_of_another_authority_is_refused() -> None:
     server, _ = _contexts()
     bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -76,6 +78,7 @@ def test_a_certificate_serves_its_own_purpose_only() -> None:
         _shake(*_contexts(client=server))
 
 
+@pytest.mark.covers("P-5")
 def test_no_public_authority_is_trusted() -> None:
     for context in _contexts():
         assert [

@@ -8,6 +8,7 @@ from llmgw.net.upstream_errors import (
     UpstreamBroken,
     UpstreamError,
 )
+from llmgw.ports import GatewaySettings
 
 
 @pytest.mark.parametrize(
@@ -25,5 +26,8 @@ def test_each_error_says_whether_a_byte_of_the_answer_came(error: UpstreamError,
     assert str(error) == error.reason == "no"
 
 
+@pytest.mark.covers("S-11")
 def test_the_deadlines_are_those_of_the_specification() -> None:
     assert Deadlines() == Deadlines(connect_s=5, first_byte_s=600, idle_s=120)
+    router = GatewaySettings()
+    assert (router.dial_s, router.first_byte_s, router.idle_s, router.total_s) == (5, 600, 120, 3600)

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from llmgw.config.load import load_server_config
 from llmgw.ops.gateway_settings import gateway_settings
 from llmgw.ports import GatewaySettings
 
 
+@pytest.mark.covers("S-11")
 def test_each_figure_reaches_the_gateway(tmp_path: Path) -> None:
     file = tmp_path / "server.yaml"
     file.write_text(

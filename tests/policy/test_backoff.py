@@ -21,6 +21,7 @@ def test_starts_count_deaths_count_by_how_long_they_lived_and_ten_minutes_ready_
     assert after_ready(at_50, 60.0, 660.0) == Failures()
 
 
+@pytest.mark.covers("L-60")
 def test_a_replica_ready_before_the_failure_clears_nothing() -> None:
     failures = fail(Failures(), now=5000.0)
     assert after_ready(failures, 0.0, 9000.0) == failures
@@ -41,6 +42,7 @@ def test_what_no_retry_cures_is_told_by_how_the_sentence_begins() -> None:
     assert not is_incurable("adapter x: http://m/x answers 503")
 
 
+@pytest.mark.covers("L-61")
 def test_nodes_are_passed_over_for_ten_minutes_with_the_reason() -> None:
     failures = fail(Failures(), error="it exits 1")
     assert passed_over(failures, "a", 30.0) == "failed here 30 s ago: it exits 1"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from llmgw.policy.candidates import domains_of, need_of, order, rejection, share_on, why
 from llmgw.policy.room import room_of
 from llmgw.policy.snapshot import Failures
@@ -20,6 +22,7 @@ def test_only_a_past_failure_is_a_soft_reason() -> None:
     assert (hard.is_soft, hard.reason) == (False, "draining")
 
 
+@pytest.mark.covers("L-112", "L-47")
 def test_racks_and_pdus_of_the_models_nodes_are_counted_once_each() -> None:
     near = node("a", labels={"llmgw.io/rack": "r1", "llmgw.io/pdu": "p1, p2"})
     far = node("b", labels={"llmgw.io/rack": "r2", "llmgw.io/pdu": "p2"})

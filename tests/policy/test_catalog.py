@@ -110,8 +110,13 @@ BAD: list[tuple[int, str, Any]] = [
     (400, "no tensor or pipeline parallelism", with_profile(gpu_class="l4-22g", tp=2)),
     (400, "trtllm runs on one node", with_gpu("trtllm", nodes=2, tp=2)),
     (400, "vllm needs a GPU", with_profile(engine="vllm")),
+    (400, "sglang needs a GPU", raw(source="org/r", profiles=[profile(engine="sglang")])),
+    (400, "trtllm needs a GPU", raw(source="org/r", profiles=[profile(engine="trtllm")])),
+    (400, "trtllm does not serve GGUF", raw(profiles=[profile(engine="trtllm", gpu_class="a")])),
+    (400, "no tensor or pipeline parallelism", with_profile(gpu_class="l4-22g", pp=2)),
     (400, "does not serve GGUF", raw(profiles=[profile(engine="vllm", gpu_class="a")])),
     (400, "adapters are served by llamacpp and vllm only", {**with_gpu("sglang"), "adapters": "x=org/x"}),
+    (400, "adapters are served by llamacpp and vllm only", {**with_gpu("trtllm"), "adapters": "x=org/x"}),
     (400, "kv_events is vllm's only", with_profile(kv_events=True)),
     (400, "max_loaded_adapters is given without adapters", raw(max_loaded_adapters=2)),
     (400, "needs a vllm profile", raw(max_loaded_adapters=2, adapters="x=/x.gguf")),
@@ -146,6 +151,7 @@ BAD: list[tuple[int, str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.covers("L-11", "L-5", "X-12", "X-14", "X-13", "L-1", "L-2", "L-4", "L-6", "L-8")
 @pytest.mark.parametrize(("status", "sentence", "bad"), BAD)
 def test_a_bad_definition_is_refused_with_a_sentence_that_names_what_is_wrong(
     status: int, sentence: str, bad: Any
@@ -201,6 +207,7 @@ def test_defaults_follow_from_what_is_written() -> None:
     assert definition(scaling={"min": 0}).scaling.max == 1
 
 
+@pytest.mark.covers("E-33")
 def test_llama_servers_arguments_become_two_tokens() -> None:
     assert check(decode_model(with_profile(args=["--ctx-size=4096"])), {}).profiles[0].args == ("--ctx-size", "4096")
 

@@ -55,7 +55,7 @@ HELP = subprocess.run(
 ).stdout
 
 
-@pytest.mark.covers("E-25")
+@pytest.mark.covers("E-25", "X-12")
 def test_the_variables_of_the_table_are_allowed_and_refused() -> None:
     assert [name for name in ALLOWED_VARIABLES if unsafe_environment({name: "1"}, defining=True)] == []
     assert [name for name in [*REFUSED_VARIABLES, ""] if not unsafe_environment({name: "1"}, defining=True)] == []
@@ -68,7 +68,7 @@ def test_case_and_blanks_hide_nothing() -> None:
     assert unsafe_environment({" omp_num_threads ": "4"}, defining=True) is None
 
 
-@pytest.mark.covers("E-21", "E-22")
+@pytest.mark.covers("E-21", "E-22", "X-12")
 def test_every_prefix_is_allowed_every_dangerous_part_is_not_and_the_refusal_lists_the_prefixes() -> None:
     for prefix in engine_flags.ENV_PREFIXES:
         assert unsafe_environment({f"{prefix}X": "1"}, defining=True) is None
@@ -89,6 +89,7 @@ def test_a_llama_variable_is_refused_when_its_flag_is() -> None:
     assert unsafe_environment({"LLAMA_ARG_THREADS": "4"}, defining=True) is None
 
 
+@pytest.mark.covers("E-24")
 def test_the_runtime_lora_switch_is_refused_at_definition_and_passes_the_agent() -> None:
     env = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}
     assert unsafe_environment(env, defining=True) and unsafe_environment(env, defining=False) is None
@@ -96,7 +97,7 @@ def test_the_runtime_lora_switch_is_refused_at_definition_and_passes_the_agent()
     assert not any(loads_adapters_on_demand({"VLLM_ALLOW_RUNTIME_LORA_UPDATING": off}) for off in ("", "0", "FALSE"))
 
 
-@pytest.mark.covers("E-32")
+@pytest.mark.covers("E-32", "X-13")
 def test_the_arguments_of_the_table_are_accepted_and_every_denied_row_is_refused() -> None:
     for engine, line in ACCEPTED.items():
         assert unsafe_argument(engine, line.split()) is None, engine
@@ -129,6 +130,7 @@ def test_underscores_and_abbreviations_are_the_flag_they_stand_for() -> None:
     assert unsafe_argument("vllm", ["--kv-events-config.endpoint", "tcp://x"])
 
 
+@pytest.mark.covers("X-13")
 @given(st.sampled_from(DENIED), st.data())
 def test_no_spelling_of_a_denied_flag_passes(denied: tuple[str, str], data: st.DataObject) -> None:
     engine, flag = denied
@@ -144,7 +146,7 @@ def test_no_spelling_of_a_denied_flag_passes(denied: tuple[str, str], data: st.D
     assert unsafe_argument(engine, ["--seed", "1", token])
 
 
-@pytest.mark.covers("E-34")
+@pytest.mark.covers("E-34", "X-13", "X-14")
 def test_response_files_glued_values_and_paths_are_refused() -> None:
     for engine in ("llamacpp", "vllm", "sglang", "trtllm"):
         assert unsafe_argument(engine, ["@/tmp/more"])
@@ -155,6 +157,7 @@ def test_response_files_glued_values_and_paths_are_refused() -> None:
     assert unsafe_argument("llamacpp", ["-mg", "0", "-ngl", "9", "-np", "2", "-c", "512"]) is None
 
 
+@pytest.mark.covers("X-13")
 def test_no_option_of_the_real_llama_server_that_takes_a_file_a_url_or_a_repository_passes() -> None:
     loose = []
     for line in HELP.splitlines():
@@ -190,6 +193,7 @@ def _shape(**changes: object) -> ProfileShape:
     return ProfileShape(**given)  # type: ignore[arg-type]
 
 
+@pytest.mark.covers("E-3")
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -209,7 +213,7 @@ def test_sizes_an_engine_cannot_run_are_refused_naming_the_profile(changes: dict
     assert fault and fault.startswith("profile p: ") and words in fault
 
 
-@pytest.mark.covers("E-46")
+@pytest.mark.covers("E-46", "E-3")
 def test_llamacpp_takes_as_many_gpus_as_it_splits_layers_over() -> None:
     assert "vllm or sglang" in (shape_fault(_shape(nodes=2)) or "")
     assert "gpus_per_node: 6" in (shape_fault(_shape(tp=2, pp=3)) or "")

@@ -54,6 +54,7 @@ def gpu_profiles() -> list[dict[str, Any]]:
     return [profile(engine="vllm", gpu_class="a", gpus_per_node=2)]
 
 
+@pytest.mark.covers("L-31")
 def test_threads_are_the_reserved_cores_on_the_cpu_and_the_engines_own_choice_with_gpus() -> None:
     plain, gpu = definition(), vllm()
     assert (cores(plain, plain.profiles[0]), threads(plain, plain.profiles[0])) == (2, 2)

@@ -94,7 +94,7 @@ def racked(node_id: str, rack: str, **more: object) -> NodeSeen:
     return node(node_id, labels={"llmgw.io/rack": rack, "llmgw.io/pdu": f"{rack}-a, {rack}-b"}, **more)
 
 
-@pytest.mark.covers("L-47", "L-112")
+@pytest.mark.covers("L-47", "L-112", "E-188")
 def test_nodes_that_fit_are_ordered_by_independence_then_spread_weights_packing_and_id() -> None:
     weights = {"/m.gguf": 5}
     near, far = racked("a", "r1", weights=weights), racked("z", "r2")
@@ -116,6 +116,7 @@ def _node(found: Placed | NoRoom) -> str:
     return found.share.node
 
 
+@pytest.mark.covers("P-121")
 def test_an_engine_not_probed_yet_is_not_held_against_a_node_but_a_sure_one_comes_first() -> None:
     unsure = node("a", engines={}, engines_probed=False)
     assert _node(put(CHAT, unsure)) == "a"
@@ -159,8 +160,9 @@ def test_a_mig_class_with_more_than_one_instance_is_refused_by_placement_whateve
 
     from llmgw.config.refusal import Refused
 
-    with pytest.raises(Refused, match="a MIG class takes"):
-        definition(profiles=[profile("mig", gpu_class="a-mig-1g.5gb", gpus_per_node=2)])
+    for size in ({"tp": 2}, {"pp": 2}, {"gpus_per_node": 2}, {"nodes": 2, "tp": 2}):
+        with pytest.raises(Refused, match="a MIG class takes"):
+            definition(source="o/r", profiles=[profile("mig", engine="vllm", gpu_class="a-mig-1g.5gb", **size)])
     for size in ({"tp": 2}, {"pp": 2}, {"gpus_per_node": 2}, {"nodes": 2}):
         wrong = replace(CHAT, profiles=(Profile(**{"name": "m", "engine": "llamacpp", "gpu_class": "a-mig-1g", **size}),))
         assert "a MIG class takes" in reason(put(wrong, node("a", gpus=4, klass="a-mig-1g")))
@@ -176,7 +178,6 @@ inventories = st.lists(
 )  # fmt: skip
 
 
-@pytest.mark.covers("L-50")
 @settings(max_examples=80, deadline=None)
 @given(inventories, st.booleans())
 def test_simulation_and_real_placement_agree(nodes: list[NodeSeen], wants_gpus: bool) -> None:

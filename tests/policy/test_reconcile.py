@@ -92,7 +92,6 @@ def test_a_drained_replica_stops_when_quiet_and_at_the_latest_after_the_timeout(
     assert plan(late).actions == (Stop("c-1", "1 requests still in flight after 100 s"),)
 
 
-@pytest.mark.covers("L-27")
 def test_victims_are_starting_first_then_on_cordoned_nodes_then_most_idle_then_newest() -> None:
     chat = definition(scaling={"min": 4, "max": 4})
     nodes = [node("a"), node("b", state="cordoned")]

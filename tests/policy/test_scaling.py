@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from llmgw.config.model import Scaling
 from llmgw.policy.scaling import Wanted, decide, slots_of
 from llmgw.policy.snapshot import Load, ScaleState
@@ -27,6 +29,7 @@ class Story:
         return out
 
 
+@pytest.mark.covers("L-21")
 def test_waiting_requests_ask_for_one_more_after_15_s_and_again_after_a_pause_of_60_s() -> None:
     story = Story(Scaling(min=1, max=3))
     counts = story.go(90, Load(waiting=40))
@@ -35,6 +38,7 @@ def test_waiting_requests_ask_for_one_more_after_15_s_and_again_after_a_pause_of
     assert story.go(100, Load(waiting=40))[-1] == 3
 
 
+@pytest.mark.covers("L-21")
 def test_a_short_burst_or_a_queue_at_the_target_asks_for_nothing() -> None:
     story = Story(Scaling(min=1, max=3))
     assert set(story.go(14, Load(waiting=5))) == {1}
@@ -42,6 +46,7 @@ def test_a_short_burst_or_a_queue_at_the_target_asks_for_nothing() -> None:
     assert set(story.go(14, Load(waiting=5))) == {1}
 
 
+@pytest.mark.covers("L-21")
 def test_work_that_fits_one_less_at_half_use_for_5_min_gives_one_up_at_a_time() -> None:
     story = Story(Scaling(min=1, max=3), ready=3)
     story.state = ScaleState(target=3)
@@ -52,6 +57,7 @@ def test_work_that_fits_one_less_at_half_use_for_5_min_gives_one_up_at_a_time() 
     assert set(story.go(700, Load())) == {1}
 
 
+@pytest.mark.covers("L-21")
 def test_a_model_on_demand_is_wanted_from_the_first_request_until_unused_for_its_timeout() -> None:
     story = Story(Scaling(min=0, max=2, idle_timeout=30.0), ready=0)
     assert story.go(5, Load()) == [0] * 5

@@ -40,6 +40,7 @@ def test_a_window_past_midnight_belongs_to_the_day_it_starts() -> None:
     assert bounds(night, at("2026-03-06T05:00:00"), UTC) == (1, 2)
 
 
+@pytest.mark.covers("L-2")
 def test_the_first_window_listed_wins() -> None:
     both = scaling(("08:00", "18:00", 3, 3), ("00:00", "23:59", 4, 4))
     assert bounds(both, at("2026-03-02T09:00:00"), UTC) == (3, 3)

@@ -5,6 +5,7 @@ import pytest
 from llmgw.policy.source import is_path, source_fault
 
 
+@pytest.mark.covers("E-180")
 @pytest.mark.parametrize(
     "source",
     ["/m/x.gguf", "http://h/x.gguf", "https://h:8/dir/", "https://h/x.gguf#sha256=" + "0" * 64, "hf:o/r/a/b.gguf",
@@ -14,6 +15,7 @@ def test_every_form_is_taken(source: str) -> None:
     assert source_fault(source) is None
 
 
+@pytest.mark.covers("E-180")
 @pytest.mark.parametrize(
     "source",
     ["", "x.gguf", "./x", "../o/r", "file:///x", "ftp://h/x", "http://", "https://u:p@h/x", "https://u@h/x", "hf:o/r",

@@ -1,6 +1,7 @@
 """Audit events: appended whole, secrets struck out, found again."""
 
 import anyio
+import pytest
 import sqlalchemy as sa
 
 from llmgw.ports import AuditEvent
@@ -42,6 +43,7 @@ def test_an_event_reads_back_whole(address: str) -> None:
     anyio.run(main, backend="trio")
 
 
+@pytest.mark.covers("C-57")
 def test_no_secret_reaches_the_table(address: str) -> None:
     canary = "canary-8c1f"
     event = _event(

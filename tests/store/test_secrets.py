@@ -1,12 +1,14 @@
 """Secrets made once."""
 
 import anyio
+import pytest
 import trio
 
 from llmgw.store import secrets
 from llmgw.store.loop import Store
 
 
+@pytest.mark.covers("P-56")
 def test_everyone_who_asks_gets_the_same_engine_secret(address: str) -> None:
     async def main() -> None:
         found: list[bytes] = []

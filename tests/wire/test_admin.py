@@ -8,6 +8,7 @@ import pytest
 from llmgw.wire.admin import LoadView, ModelLine, NodeView, ReplicaView, Summary, rfc3339
 
 
+@pytest.mark.covers("C-10")
 @pytest.mark.parametrize(
     ("unix", "text"),
     [(0, "1970-01-01T00:00:00Z"), (1.5, "1970-01-01T00:00:01.500Z"), (1769860800.0004, "2026-01-31T12:00:00Z")],

@@ -115,6 +115,7 @@ def test_a_command_survives_its_envelope(message: Any) -> None:
     assert decode_control(encode(control)) == control
 
 
+@pytest.mark.covers("P-40")
 def test_the_messages_are_the_maps_of_the_protocols_own_example() -> None:
     register = Register(
         node_id="cpu-07",
@@ -167,6 +168,7 @@ def test_hashes_use_the_whole_of_64_bits_and_text_is_utf8() -> None:
         decode_agent(b"\x82\xa1t\xa8register\xa2os\xa2\xff\xff")
 
 
+@pytest.mark.covers("P-43")
 @pytest.mark.parametrize(
     ("message", "field"),
     [
@@ -194,6 +196,7 @@ def test_what_is_over_a_limit_is_refused_with_its_fields_name(message: dict[str,
     assert field in str(bad.value)
 
 
+@pytest.mark.covers("P-43")
 def test_what_is_at_a_limit_passes() -> None:
     register = Register(
         node_id="a" * 63,
@@ -205,6 +208,7 @@ def test_what_is_at_a_limit_passes() -> None:
     assert decode_agent(encode(register)) == register
 
 
+@pytest.mark.covers("P-43")
 def test_log_text_may_be_longer_than_other_text() -> None:
     reply = LogsReply(request_id="1", lines=["x" * 100_000])
     assert decode_agent(encode(reply)) == reply

@@ -16,6 +16,7 @@ def _all(decoder: FrameDecoder) -> list[bytes]:
     return found
 
 
+@pytest.mark.covers("P-3")
 def test_a_frame_is_a_zero_a_big_endian_length_and_the_document() -> None:
     assert frame(b"abc") == b"\x00\x00\x00\x00\x03abc"
 
@@ -37,6 +38,7 @@ def test_documents_come_out_whole_however_the_bytes_are_cut(
     assert decoder.is_between_messages()
 
 
+@pytest.mark.covers("P-3")
 def test_documents_come_out_whole_when_fed_one_byte_at_a_time() -> None:
     documents = [b"", b"x", b"y" * 70_000]
     decoder = FrameDecoder()

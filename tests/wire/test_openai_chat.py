@@ -24,6 +24,7 @@ def chat(extra: bytes = b"") -> Call:
     return parse(Operation.CHAT, b'{"model":"m",' + MESSAGES + extra + b"}")
 
 
+@pytest.mark.covers("S-21")
 def test_members_llmgw_owns_do_not_reach_the_engine() -> None:
     call = chat(b',"user":"u1","metadata":{"team":"a","n":1},"lora":[{"id":0,"scale":9}],"llmgw":1,"llmgw.x":2,"seed":7')
     assert json.loads(upstream_body(call, "served", inject_usage=True)) == {
@@ -34,6 +35,7 @@ def test_members_llmgw_owns_do_not_reach_the_engine() -> None:
     assert (call.end_user, call.tags) == ("u1", {"team": "a"})
 
 
+@pytest.mark.covers("S-21")
 def test_members_nobody_knows_reach_the_engine_as_they_were_written() -> None:
     odd = b',"x":{"a" : 1.50,"b":[1e2, "\\u00e9\\/"],"c":12345678901234567890}'
     body = upstream_body(chat(odd), "m", inject_usage=True)
@@ -160,6 +162,7 @@ def embeddings(extra: bytes) -> Call:
     return parse(Operation.EMBEDDINGS, b'{"model":"m","input":"x"' + extra + b"}")
 
 
+@pytest.mark.covers("S-23")
 def test_vectors_are_put_into_base64_when_the_engine_gave_floats() -> None:
     engine = b'{"data":[{"index":0,"embedding":[0.5,-2.0]}],"usage":{"prompt_tokens":2,"total_tokens":2}}'
     answer = read_answer(embeddings(b',"encoding_format":"base64"'), "m", engine)

@@ -22,6 +22,8 @@ from llmgw.wire.gguf import HeaderCutShort, NotGGUF, read_header
 _VERSION = re.compile(r"^version:\s*(\S+)(?:\s+\((\w+)\))?", re.MULTILINE)
 _READ_STEPS_BYTES = (1 << 20, 8 << 20, 64 << 20)
 
+_VULKAN_VARIABLE = "GGML_VK_VISIBLE_DEVICES"
+
 
 class Llamacpp:
     """Builds llama-server's commands. `settings` is `engines.llamacpp` of agent.yaml."""
@@ -95,6 +97,8 @@ class Llamacpp:
         command += [*self._tuning(spec, args), *_adapter_flags(spec), *args]
         extra = _vulkan_devices(spec)
         env = engine_environment(spec, engine_dir, TRAITS[self.name].key_variable, extra)
+        if not extra:
+            env.pop(_VULKAN_VARIABLE, None)
         return [Command("llama-server", program, command, env)]
 
     def _tuning(self, spec: ShardSpec, args: Sequence[str]) -> list[str]:
@@ -133,10 +137,13 @@ def _adapter_flags(spec: ShardSpec) -> list[str]:
 
 
 def _vulkan_devices(spec: ShardSpec) -> dict[str, str]:
-    """Vulkan does not obey CUDA_VISIBLE_DEVICES and does not see MIG instances (E-13)."""
+    """Vulkan does not obey CUDA_VISIBLE_DEVICES and does not see MIG instances (E-13).
+
+    Where there is nothing to name, a profile's own value must not stand either: it would name another shard's card.
+    """
     if not spec.gpu_indices or spec.gpu_uuids:
         return {}
-    return {"GGML_VK_VISIBLE_DEVICES": ",".join(str(index) for index in spec.gpu_indices)}
+    return {_VULKAN_VARIABLE: ",".join(str(index) for index in spec.gpu_indices)}
 
 
 def choose_files(path: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ def _env(env: dict[str, str] | None = None, **changes: Any) -> dict[str, str]:
     return engine_environment(spec, "/engines", "LLMGW_ENGINE_KEY")
 
 
-@pytest.mark.covers("E-10")
+@pytest.mark.covers("E-10", "X-12")
 def test_the_environment_is_built_from_nothing_and_generated_values_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
     base = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/engines", "TMPDIR": "/engines", "LANG": "C.UTF-8"}
@@ -50,6 +50,7 @@ def test_a_key_reaches_only_the_rank_that_serves() -> None:
     assert _env(api_key="k")["LLMGW_ENGINE_KEY"] == "k" and "LLMGW_ENGINE_KEY" not in _env(api_key="k", rank=1)
 
 
+@pytest.mark.covers("E-3")
 def test_a_gpu_older_than_an_engine_takes_is_refused_with_both_figures() -> None:
     profile = EngineProfile(
         name="p", engine="vllm", gpu_class="v100", gpus_per_node=1, nodes=1, tp=1, pp=1, model_path="a/b"
@@ -59,6 +60,7 @@ def test_a_gpu_older_than_an_engine_takes_is_refused_with_both_figures() -> None
     assert profile_fault(profile, [GPU(index=0, compute_capability="10.0")]) is None
 
 
+@pytest.mark.covers("E-6")
 def test_a_spec_is_the_command_localised_to_this_node() -> None:
     message = StartShard(replica_id="r", shard_id="r-0", model="m", mgmt_interface="hint", http_port=5, api_key="k")
     assert spec_of(message, "10.0.0.7", "eno1", []).mgmt_interface == "eno1"

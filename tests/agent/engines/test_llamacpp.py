@@ -33,7 +33,7 @@ def _args(spec: ShardSpec, **settings: Any) -> list[str]:
     return command.args
 
 
-@pytest.mark.covers("E-41", "E-43")
+@pytest.mark.covers("E-41", "E-43", "E-5")
 def test_the_command_is_in_its_order_with_the_profiles_arguments_last() -> None:
     adapters = [LoraAdapter(name="a", source="/w/a.gguf"), LoraAdapter(name="b", source="/w/b.gguf")]
     profile = {"served_model_name": "m", "adapters": adapters, "args": ["--ctx-size=512"]}
@@ -46,7 +46,7 @@ def test_the_command_is_in_its_order_with_the_profiles_arguments_last() -> None:
     assert "--parallel" not in _args(_spec({"args": ["-np", "2"]}))
 
 
-@pytest.mark.covers("E-44", "E-45")
+@pytest.mark.covers("E-44", "E-45", "E-5")
 def test_offload_and_threads_are_given_unless_the_profile_gives_them() -> None:
     assert "--split-mode" not in _args(_spec(gpu_indices=[1]))
     assert "--n-gpu-layers" not in _args(_spec({"args": ["-ngl", "5"]}, gpu_indices=[1]))
@@ -71,10 +71,11 @@ def test_devices_are_given_by_index_by_uuid_for_mig_and_never_for_the_cpu() -> N
     mig = env(gpu_indices=[1000], gpu_uuids=["MIG-1"])
     assert mig["CUDA_VISIBLE_DEVICES"] == "MIG-1"
     assert env()["CUDA_VISIBLE_DEVICES"] == ""
+    assert not any("GGML_VK_VISIBLE_DEVICES" in one for one in (mig, env())), "the profile's would name another card"
     assert {one["CUDA_DEVICE_ORDER"] for one in (whole, mig, env())} == {"PCI_BUS_ID"}
 
 
-@pytest.mark.covers("E-47")
+@pytest.mark.covers("E-47", "E-5", "E-41")
 def test_a_directory_gives_its_first_model_and_its_projector(tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match=f"{tmp_path} holds no .gguf file"):
         choose_files(str(tmp_path))

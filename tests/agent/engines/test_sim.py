@@ -14,6 +14,7 @@ from llmgw.agent.shard_spec import ShardSpec
 from llmgw.wire.agent import EngineProfile
 
 
+@pytest.mark.covers("E-88")
 def test_its_command_names_its_address_model_and_ranks() -> None:
     profile = EngineProfile(engine="sim", served_model_name="demo", args=["--ttft", "1s"])
     spec = ShardSpec(

@@ -12,6 +12,7 @@ def change(rig, **facts) -> None:
     rig.publish()
 
 
+@pytest.mark.covers("L-22")
 @pytest.mark.parametrize("status", ["starting", "on demand", "short", "serving"])
 def test_a_request_waits_for_its_model_and_is_demand_meanwhile(status):
     async def script(rig):
@@ -100,6 +101,7 @@ def test_a_model_that_is_removed_while_a_request_waits_is_not_served():
     played(script)
 
 
+@pytest.mark.covers("L-22")
 @pytest.mark.parametrize(("status", "code"), [("starting", "model_loading"), ("serving", "overloaded")])
 def test_the_wait_has_an_end_and_says_when_to_come_back(status, code):
     async def script(rig):

@@ -13,6 +13,7 @@ def headers(**fields: str) -> Headers:
     return Headers([(name.replace("_", "-"), value) for name, value in fields.items()])
 
 
+@pytest.mark.covers("X-36")
 @given(st.text(max_size=200))
 def test_a_request_id_has_a_closed_alphabet_whatever_was_offered(offered):
     used = request_id(headers(x_request_id=offered), lambda: "fresh")
@@ -24,6 +25,7 @@ def test_without_an_offered_id_a_new_one_is_made():
     assert request_id(Headers(), lambda: "fresh") == "fresh"
 
 
+@pytest.mark.covers("X-36")
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
@@ -43,6 +45,7 @@ def test_tags_of_a_header_are_pairs():
     assert isinstance(header_tags(headers(x_llmgw_tags="a")), Refusal)
 
 
+@pytest.mark.covers("X-36")
 @pytest.mark.parametrize(
     ("tags", "is_refused"),
     [

@@ -15,6 +15,7 @@ def image(url) -> dict:
     }
 
 
+@pytest.mark.covers("S-21")
 @pytest.mark.parametrize(
     "url",
     [

