@@ -65,6 +65,11 @@ class _Refused(Exception):
         self.event = Malformed(status, reason)
 
 
+_VERSIONS = "only HTTP/1.1 and HTTP/1.0 are spoken here"
+_OTHER_VERSION = ("Invalid HTTP version", "PRI/Upgrade")
+"""What llhttp says of a version it does not know, and of the preface of HTTP/2."""
+
+
 class RequestParser:
     """Reads requests from one connection. After a Malformed event it returns nothing more."""
 
@@ -111,7 +116,10 @@ class RequestParser:
                 raise
             self._die(refused.event)
         except httptools.HttpParserError as error:
-            self._die(Malformed(400, f"the request cannot be read: {error}"))
+            if any(word in str(error) for word in _OTHER_VERSION):
+                self._die(Malformed(505, _VERSIONS))
+            else:
+                self._die(Malformed(400, f"the request cannot be read: {error}"))
         return events
 
     def _feed(self, data: bytes) -> None:
@@ -215,7 +223,7 @@ class RequestParser:
 def _judge(method: str, version: str, fields: list[tuple[str, str]]) -> tuple[int | None, bool]:
     """Return a body's length and whether the client waits for 100 Continue. Raises _Refused."""
     if version not in ("1.1", "1.0"):
-        raise _Refused(505, "only HTTP/1.1 and HTTP/1.0 are spoken here")
+        raise _Refused(505, _VERSIONS)
     if method == "CONNECT":
         raise _Refused(400, "CONNECT is for proxies, and this is none")
     length: int | None = 0

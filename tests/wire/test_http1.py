@@ -162,6 +162,14 @@ def test_what_could_be_read_two_ways_is_refused_and_ends_the_connection(name: st
     assert not any(isinstance(event, End) for event in events)
 
 
+@pytest.mark.parametrize("name", ["HTTP/0.9", "HTTP/2 without asking", "HTTP/3.0", "HTTP/1.2"])
+@pytest.mark.parametrize("size", [1, 10_000])
+def test_another_version_is_505_and_names_those_there_are(name: str, size: int) -> None:
+    """HTTP/2 by prior knowledge was answered 400 `Pause on PRI/Upgrade`, which tells nobody what to change."""
+    events = read(SMUGGLING.get(name, GET.replace(b"1.1", b"1.2")), size)
+    assert events == [Malformed(505, "only HTTP/1.1 and HTTP/1.0 are spoken here")]
+
+
 def test_what_was_whole_before_a_fault_comes_before_it() -> None:
     parser = RequestParser()
     events = parser.feed(GET + b"nonsense\r\n\r\n" + GET)
