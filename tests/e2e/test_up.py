@@ -14,6 +14,7 @@ from tests.e2e.rig import (
     Up,
     engines_of,
     environment,
+    get,
     is_running,
     processes_of,
     until,
@@ -85,6 +86,19 @@ def test_a_folder_where_a_file_belongs_ends_in_one_sentence(folder: Path, engine
     assert up.program.lines[-1].startswith(f"llmgw up: {folder}/llmgw/server.yaml")
     assert "Traceback" not in up.program.text
     assert processes_of(folder) == []
+
+
+def test_a_damaged_file_of_the_key_is_replaced(folder: Path, engine: Path, tiny: Path) -> None:
+    """Bytes that are no text ended up with a traceback, when everything else was ready."""
+    secrets = folder / "llmgw" / "secrets"
+    secrets.mkdir(parents=True, mode=0o700)
+    (secrets / "api-key").write_bytes(b"\0garbage\xff")
+    up = Up(folder / "llmgw", engine, str(tiny)).start()
+    try:
+        up.ready()
+        assert get(f"{up.url}/models", up.key)[0] == 200
+    finally:
+        up.end()
 
 
 @pytest.mark.parametrize("damage", ["truncated", "not one"])

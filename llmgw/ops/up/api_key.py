@@ -15,10 +15,10 @@ def usable_key(layout: Layout, client_port: int) -> str:
     """Return the kept key if the server still takes it, else a new one. Raises Refused."""
     kept = layout.secrets / "api-key"
     try:
-        key = kept.read_text().strip()
+        key = kept.read_text("ascii", errors="replace").strip()
     except OSError:
         key = ""
-    if key and _is_taken(key, client_port):
+    if key and key.isascii() and key.isprintable() and _is_taken(key, client_port):
         return key
     key = _made(layout)
     fresh = kept.with_name("api-key.new")
