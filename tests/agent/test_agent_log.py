@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from llmgw.agent.agent_log import AgentLog
+from llmgw.agent.agent_log import KEPT_LINES, AgentLog
 from llmgw.obs import log
 
 
@@ -18,6 +18,7 @@ def test_lines_are_passed_on_and_the_last_are_kept() -> None:
         kept.write(piece)
     kept.flush()
     assert out.getvalue() == "a\nbc\nd\ne\nopen"
+    assert KEPT_LINES == 5000
     assert kept.tail(10) == ["bc", "d", "e"] and kept.tail(1) == ["e"] and kept.tail(0) == []
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 import httpx
+import msgspec
 import pytest
 
 from llmgw.agent.shards import Shard
@@ -370,6 +371,35 @@ def test_the_simulated_engine_is_started_like_any_other() -> None:
                 assert answer.json()["choices"][0]["message"]["content"] == "Simulated answer to: hi"
             rig.command(stop_command())
             await rig.told(ShardState.STOPPED)
+
+    run(main)
+
+
+@pytest.mark.covers("P-55")
+def test_devices_are_given_by_uuid_only_where_one_is_a_mig_instance_and_then_all_in_their_order() -> None:
+    async def main(folder: Path) -> None:
+        inventory = folder / "gpus.yaml"
+        inventory.write_text(
+            "- {index: 0, uuid: GPU-0}\n- {index: 1000, uuid: MIG-a, mig: {device: 0}}\n"
+            "- {index: 1001, uuid: MIG-b, mig: {device: 1}}\n- {index: 1002, mig: {device: 2}}\n"
+        )
+        program = script(folder, "engine", "exec sleep 1000\n")
+        config = node_config(folder, program, inventory_file=str(inventory))
+        async with running_node(config) as rig:
+            for number, (indices, uuids) in enumerate(
+                [
+                    ([0], []),
+                    ([1001, 1000], ["MIG-b", "MIG-a"]),
+                    ([0, 1000], ["GPU-0", "MIG-a"]),
+                    ([1000, 7], []),
+                    ([1000, 1002], []),
+                ]
+            ):
+                message = start_command(model_file(folder), f"m-{number}-0")
+                rig.command(msgspec.structs.replace(message, gpu_indices=indices))
+                await rig.told(ShardState.STARTING, shard_id=message.shard_id)
+                spec = rig.shard(message.shard_id).spec
+                assert (spec.gpu_indices, spec.gpu_uuids) == (indices, uuids)
 
     run(main)
 

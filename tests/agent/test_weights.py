@@ -87,6 +87,7 @@ def test_a_stop_cancels_the_download_when_nobody_else_waits_for_it() -> None:
     run(main)
 
 
+@pytest.mark.covers("E-102")
 def test_a_download_that_fails_fails_the_shard_in_words_and_an_adapters_names_it() -> None:
     async def main(folder: Path) -> None:
         from llmgw.wire.agent import LoraAdapter

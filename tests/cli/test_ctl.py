@@ -70,6 +70,7 @@ def test_a_replicas_log_is_that_of_its_shard(shared: RunningAdmin):
     assert "no node and no replica zzz" in ctl(shared, "logs", "zzz", status=1)
 
 
+@pytest.mark.covers("L-90")
 def test_a_node_is_cordoned_and_uncordoned(admin: RunningAdmin):
     assert ctl(admin, "cordon", "n1") == "n1 is cordoned\n"
     assert ctl(admin, "uncordon", "n1") == "n1 is ready\n"

@@ -125,7 +125,7 @@ def test_completions_take_a_text_several_and_token_ids(client: openai.OpenAI) ->
     assert client.completions.create(model="tiny", prompt=[72, 105], max_tokens=5).choices[0].text
 
 
-@pytest.mark.covers("S-23")
+@pytest.mark.covers("S-23", "E-51")
 def test_vectors_are_the_same_in_every_encoding_and_chat_models_make_none(client: openai.OpenAI) -> None:
     usual = client.embeddings.create(model="vectors", input="a cat")
     assert usual.usage.prompt_tokens > 0

@@ -1,5 +1,6 @@
 """Allowance held for a few seconds (T-60)."""
 
+import pytest
 import trio
 
 from llmgw.gateway.leases import Leases
@@ -28,6 +29,7 @@ def played(port: Port, script) -> None:
     trio.run(main)
 
 
+@pytest.mark.covers("F-12")
 def test_an_unlimited_lease_is_asked_for_once_in_five_seconds_and_returned_at_renewal():
     port = Port(LeaseGrant(1, 5.0, unlimited=True))
 

@@ -151,7 +151,7 @@ BAD: list[tuple[int, str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.covers("L-11", "L-5", "X-12", "X-14", "X-13", "L-1", "L-2", "L-4", "L-6", "L-8")
+@pytest.mark.covers("L-11", "L-5", "X-12", "X-14", "X-13", "L-1", "L-2", "L-4", "L-6", "L-8", "E-65", "E-108")
 @pytest.mark.parametrize(("status", "sentence", "bad"), BAD)
 def test_a_bad_definition_is_refused_with_a_sentence_that_names_what_is_wrong(
     status: int, sentence: str, bad: Any

@@ -33,7 +33,7 @@ def _args(spec: ShardSpec, **settings: Any) -> list[str]:
     return command.args
 
 
-@pytest.mark.covers("E-41", "E-43", "E-5")
+@pytest.mark.covers("E-41", "E-43", "E-5", "E-51")
 def test_the_command_is_in_its_order_with_the_profiles_arguments_last() -> None:
     adapters = [LoraAdapter(name="a", source="/w/a.gguf"), LoraAdapter(name="b", source="/w/b.gguf")]
     profile = {"served_model_name": "m", "adapters": adapters, "args": ["--ctx-size=512"]}
@@ -93,6 +93,12 @@ def test_a_directory_gives_its_first_model_and_its_projector(tmp_path: Path) -> 
     assert choose_files("/no/such.gguf") == ("/no/such.gguf", "")
 
 
+@pytest.mark.covers("E-49")
+def test_every_shard_serves_and_may_fall_back_to_the_cpu() -> None:
+    engine = Llamacpp(LlamacppSettings())
+    assert engine.falls_back_to_cpu and engine.serves_http(_spec()) and engine.serves_http(_spec(gpu_indices=[0]))
+
+
 @pytest.mark.covers("E-50")
 def test_devices_are_the_lines_after_their_heading() -> None:
     engine = Llamacpp(LlamacppSettings(bin=LLAMA_SERVER))
@@ -133,7 +139,7 @@ def test_validation_counts_the_gpus_given() -> None:
     assert "2 GPUs" in (engine.validate(profile, [GPU(index=0)]) or "")
 
 
-@pytest.mark.covers("E-101")
+@pytest.mark.covers("E-101", "E-102")
 def test_two_adapters_are_loaded_at_scale_zero_and_change_an_answer_only_when_asked_for() -> None:
     async def main(folder: Path) -> None:
         files = []
