@@ -20,6 +20,8 @@ async def parse(exchange: Exchange) -> Refusal | None:
     """Parse the body, or say what is wrong with it and where."""
     operation = exchange.endpoint.operation
     assert operation is not None
+    if operation is Operation.COMPLETIONS and exchange.request.headers.get("x-llmgw-thread") is not None:
+        return bad_request("The header x-llmgw-thread names a conversation, which /v1/completions does not have.")
     try:
         if len(exchange.body) > LARGE_BODY_BYTES:
             call = await anyio.to_thread.run_sync(_parsed, operation, exchange.body)

@@ -75,3 +75,16 @@ def test_a_large_body_is_parsed_in_a_thread_and_reads_the_same():
         assert answer.status_code == 400
 
     played(script)
+
+
+def test_a_completion_has_no_thread():
+    async def script(rig):
+        rig.add_model()
+        engine = await rig.add_engine()
+        await rig.settle()
+        answer = await rig.post({"model": "tiny", "prompt": "Once"}, "/v1/completions", **{"x-llmgw-thread": "t1"})
+        assert answer.status_code == 400
+        assert "x-llmgw-thread" in answer.json()["error"]["message"]
+        assert engine.received == []
+
+    played(script)
