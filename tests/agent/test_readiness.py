@@ -64,7 +64,8 @@ def _wait(port: int, timeout_s: float = 20.0, exited: bool = False) -> None:
             process.exited.set()
         profile = EngineProfile(engine="llamacpp", served_model_name="m")
         spec = ShardSpec(replica_id="r", shard_id="s", model="m", profile=profile, http_port=port, api_key="k")
-        await wait_ready(process, ENGINE, spec, timeout_s)
+        with anyio.fail_after(60):
+            await wait_ready(process, ENGINE, spec, timeout_s)
 
     anyio.run(main, backend="trio")
 

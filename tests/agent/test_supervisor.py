@@ -102,8 +102,11 @@ def test_an_engine_that_ends_is_not_started_again() -> None:
         async with running_node(node_config(folder, program)) as rig:
             rig.command(start_command(model_file(folder)))
             await rig.told(ShardState.FAILED)
-            await anyio.wait_all_tasks_blocked()
-            assert (folder / "starts").read_text() == "x\n"
+            # In the time in which another one starts and ends, this one would have come again.
+            rig.command(start_command(model_file(folder), "m-2-0"))
+            await rig.told(ShardState.FAILED, shard_id="m-2-0")
+            assert (folder / "starts").read_text() == "x\nx\n"
+            assert rig.shard().state is ShardState.FAILED
 
     run(main)
 

@@ -29,7 +29,7 @@ def vllm(**more: Any) -> Any:
     return definition(source="o/m", profiles=[best], adapters="x=o/x", max_loaded_adapters=3)
 
 
-@pytest.mark.covers("E-24")
+@pytest.mark.covers("E-24", "E-103")
 def test_adapters_on_demand_switch_vllm_on_without_touching_the_profile() -> None:
     model = vllm(args=["--max-model-len", "9"])
     args, env = launch_settings(model, model.profiles[0])

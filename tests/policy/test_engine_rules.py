@@ -125,7 +125,7 @@ def test_a_llama_variable_is_refused_when_its_flag_is() -> None:
     assert unsafe_environment({"LLAMA_ARG_THREADS": "4"}, defining=True) is None
 
 
-@pytest.mark.covers("E-24")
+@pytest.mark.covers("E-24", "E-103")
 def test_the_runtime_lora_switch_is_refused_at_definition_and_passes_the_agent() -> None:
     env = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}
     assert unsafe_environment(env, defining=True) and unsafe_environment(env, defining=False) is None
