@@ -8,6 +8,7 @@ import enum
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 import anyio
 
@@ -21,30 +22,34 @@ class Stop(enum.Enum):
     PARENT_GONE = "parent gone"
 
 
-async def wait_for_stop(parent_fd: int | None) -> Stop:
-    """Return at SIGTERM or SIGINT, or once the other end of the pipe `parent_fd` is closed."""
-    reason = Stop.SIGNAL
-    async with anyio.create_task_group() as tasks:
+async def wait_for_stop(parent_fd: int | None, on_watching: Callable[[], None] = lambda: None) -> Stop:
+    """Return at SIGTERM or SIGINT, or once the other end of the pipe `parent_fd` is closed.
 
-        async def watch_signals() -> None:
-            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as arrived:
+    `on_watching` is called once a signal is heard: who is told earlier that a role runs may kill it by stopping it.
+    """
+    reason = Stop.SIGNAL
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as arrived:
+        async with anyio.create_task_group() as tasks:
+            on_watching()
+
+            async def watch_signals() -> None:
                 async for _ in arrived:
                     tasks.cancel_scope.cancel()
                     return
 
-        async def watch_parent(fd: int) -> None:
-            nonlocal reason
-            os.set_blocking(fd, False)
-            while True:
-                await anyio.wait_readable(fd)
-                if not os.read(fd, 64):
-                    reason = Stop.PARENT_GONE
-                    tasks.cancel_scope.cancel()
-                    return
+            async def watch_parent(fd: int) -> None:
+                nonlocal reason
+                os.set_blocking(fd, False)
+                while True:
+                    await anyio.wait_readable(fd)
+                    if not os.read(fd, 64):
+                        reason = Stop.PARENT_GONE
+                        tasks.cancel_scope.cancel()
+                        return
 
-        tasks.start_soon(watch_signals)
-        if parent_fd is not None:
-            tasks.start_soon(watch_parent, parent_fd)
+            tasks.start_soon(watch_signals)
+            if parent_fd is not None:
+                tasks.start_soon(watch_parent, parent_fd)
     return reason
 
 

@@ -148,8 +148,8 @@ class _Services:
             await routed.start(self._gateway.run)
             async with anyio.create_task_group() as serving:
                 await serving.start(partial(self._client.serve, listeners.client))
-                log.get("server").info("serving", release=__version__)
-                reason = await wait_for_stop(parent_fd)
+                said = partial(log.get("server").info, "serving", release=__version__)
+                reason = await wait_for_stop(parent_fd, said)
                 self._client.stop_accepting()
                 await self._client.drain(FINISH_ANSWERS_S if reason is Stop.SIGNAL else 0.0)
                 serving.cancel_scope.cancel()

@@ -9,7 +9,6 @@ import pytest
 from llmgw.agent.proc import environment_value, group_members, parse_stat, process_group, read_stat
 
 
-@pytest.mark.covers("E-114")
 def test_the_group_is_the_third_field_after_the_last_parenthesis() -> None:
     fields = "S 1 77 66 0 -1 4194304 1 0 0 0 5 7 0 0 20 0 1 0 12345 1000 250 " + "0 " * 20
     for name in ("sh", "a b", "x) S 9 9 (y", ")("):

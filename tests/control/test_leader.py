@@ -550,7 +550,6 @@ def test_logs_are_asked_of_the_node_and_an_unknown_node_is_refused() -> None:
     play(Rig, scene)
 
 
-@pytest.mark.covers("F-21")
 def test_nothing_is_placed_on_memory_others_hold_nor_beyond_what_reservations_leave() -> None:
     card = {"gpu_class": "l4-22g", "memory_total_mb": 22_000}
     on_gpu = model(min=3)

@@ -294,7 +294,6 @@ def test_a_gateway_without_keys_serves_anyone_and_writes_no_row():
     played(script, keys_required=False)
 
 
-@pytest.mark.covers("S-44")
 def test_band_and_profile_headers_change_nothing_on_a_keyed_gateway():
     async def script(rig):
         rig.add_model()

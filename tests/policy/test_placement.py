@@ -143,7 +143,6 @@ def test_a_node_that_failed_is_passed_over_for_ten_minutes_when_another_could_ta
     assert delays == [5, 10, 20, 40, 80, 160, 300, 300, 300]
 
 
-@pytest.mark.covers("L-51")
 def test_what_could_never_fit_is_unfit_and_what_fits_another_time_is_busy() -> None:
     model = definition(profiles=[profile("gpu", gpu_class="h100-80g"), profile("cpu", cpu_cores=16)])
     taken = room_of([node("a")], []).taking(Share(node="a", cores=1), "x")
