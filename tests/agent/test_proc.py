@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 from llmgw.agent.proc import environment_value, group_members, parse_stat, process_group, read_stat
 
 
