@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import openai
 import pytest
 
-from tests.e2e.rig import TINY_ANSWER, Up, get
+from tests.e2e.rig import TINY_ANSWER, Up, get, until
 
 ASK = [{"role": "user", "content": "Hello"}]
 
@@ -50,6 +50,8 @@ def test_usage_on_a_stream_reaches_only_a_client_that_asked(client: openai.OpenA
     request_id = raw.headers["x-request-id"]
     chunks = list(raw.parse())
     assert all(c.choices for c in chunks)
+    # Rows are written a moment after the answer: reported every 200 ms, flushed every 200 ms.
+    until("the request's row", lambda: up.ctl("request", request_id, check=False).returncode == 0, 15)
     row = up.ctl_json("request", request_id)
     assert (row if isinstance(row, dict) else row[0])["completion_tokens"] == asked[-1].usage.completion_tokens
 
