@@ -6,7 +6,6 @@ store closes last.
 """
 
 import socket
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from llmgw.control.port import LocalControl
 from llmgw.gateway.pipeline import Gateway
 from llmgw.net.engine_pool import EnginePool
 from llmgw.net.http1_server import Http1Server
+from llmgw.net.interpreter import tune_for_serving
 from llmgw.net.limits import ListenerLimits
 from llmgw.obs import log
 from llmgw.obs.access import AccessLog
@@ -37,7 +37,6 @@ from llmgw.store.loop import Store
 from llmgw.store.recorder import UsageRecorder
 
 FINISH_ANSWERS_S = 30.0
-_SWITCH_INTERVAL_S = 0.0005
 
 
 def main(config: str, parent_fd: int | None = None) -> int:
@@ -48,7 +47,7 @@ def main(config: str, parent_fd: int | None = None) -> int:
     try:
         settings = load_server_config(config)
         log.configure(settings.log.format, settings.log.level)
-        sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        tune_for_serving()
         anyio.run(partial(_serve, settings, parent_fd), backend="trio")
     except BaseException as error:
         return exit_status("server", error)

@@ -18,6 +18,7 @@ from llmgw.control.port import LocalControl
 from llmgw.gateway.pipeline import Gateway
 from llmgw.net.engine_pool import EnginePool
 from llmgw.net.http1_server import Http1Server
+from llmgw.net.interpreter import tune_for_serving
 from llmgw.net.limits import ListenerLimits
 from llmgw.net.listeners import open_listeners
 from llmgw.obs import log
@@ -32,7 +33,6 @@ from llmgw.testing.memory_fleet import MemoryFleet
 
 MODELS = ("mock", "mock-paced")
 REPLICAS = 2
-_SWITCH_INTERVAL_S = 0.0005
 
 
 def bench_fleet(engine_port: int) -> MemoryFleet:
@@ -80,7 +80,7 @@ async def serve(
 def main(arguments: list[str]) -> None:
     """Run one of the two commands."""
     log.configure()
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    tune_for_serving()
     if arguments[0] == "key":
         print(anyio.run(make_key, arguments[1], backend="trio"))
     else:
