@@ -107,6 +107,6 @@ def test_a_fast_pair_leaves_other_tasks_their_turn() -> None:
                 for _ in range(160):
                     await pipe.write_all(b"x", 1)
                 nursery.cancel_scope.cancel()
-            assert turns >= 10
+            assert turns >= 9, "160 calls yield ten times, and the first turn may come before the other task's start"
 
     run(main, jumps=False)
