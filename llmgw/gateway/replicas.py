@@ -6,8 +6,7 @@ ends, and before anything is logged (F-12).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -93,19 +92,25 @@ class ReplicaTable:
             inflight_at_scrape=live.inflight_at_scrape,
         )
 
-    @contextmanager
-    def slot(self, replica_id: str) -> Iterator[None]:
-        """Count one request at a replica for as long as the block lasts."""
-        live = self._live.setdefault(replica_id, _Live())
+    def slot(self, replica_id: str) -> "Slot":
+        """Return a block that counts one request at a replica for as long as it lasts."""
+        return Slot(self, replica_id)
+
+    def begin(self, replica_id: str) -> None:
+        """Count one request more at a replica, now used."""
+        live = self._live.get(replica_id)
+        if live is None:
+            live = self._live[replica_id] = _Live()
         live.inflight += 1
         live.last_used_unix = self._wall()
-        try:
-            yield
-        finally:
-            live.inflight -= 1
-            live.last_used_unix = self._wall()
-            if not live.inflight and replica_id not in self._routes:
-                self._live.pop(replica_id, None)
+
+    def end(self, replica_id: str) -> None:
+        """Count one less; a replica that is gone is forgotten with its last request."""
+        live = self._live[replica_id]
+        live.inflight -= 1
+        live.last_used_unix = self._wall()
+        if not live.inflight and replica_id not in self._routes:
+            del self._live[replica_id]
 
     def inflight_at(self, replica_id: str) -> int:
         """Return our own requests at a replica now."""
@@ -147,3 +152,19 @@ class ReplicaTable:
         """Return the failed connections since the last call."""
         failed, self._failed_connects = dict(self._failed_connects), Counter()
         return failed
+
+
+class Slot:
+    """One request's place at a replica, as a block."""
+
+    __slots__ = ("_replica_id", "_table")
+
+    def __init__(self, table: ReplicaTable, replica_id: str) -> None:
+        self._table = table
+        self._replica_id = replica_id
+
+    def __enter__(self) -> None:
+        self._table.begin(self._replica_id)
+
+    def __exit__(self, *_: object) -> None:
+        self._table.end(self._replica_id)

@@ -8,8 +8,7 @@ returns to the pool after a whole answer and never else.
 The first-byte deadline runs until the first byte of the body: engines send their head long before a prefill ends.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -85,15 +84,12 @@ class EngineAnswer:
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Yield the body as it arrives: what one read brought, joined. Raises UpstreamError when it breaks off."""
-        events = self._ahead
-        self._ahead = []
+        events, self._ahead = self._ahead, []
         while True:
-            pieces = [event.data for event in events if isinstance(event, Body)]
-            if pieces:
-                self._has_body_bytes = True
-                yield pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            if self._parser.is_whole:
-                self.is_reusable = self._keeps_alive and any(isinstance(event, End) for event in events)
+            piece = self._body_of(events)
+            if piece:
+                yield piece
+            if self._has_ended(events):
                 return
             events = await self._receive()
 
@@ -101,13 +97,31 @@ class EngineAnswer:
         """Return the whole body. Raises UpstreamBroken when it is larger than the limit."""
         pieces: list[bytes] = []
         size = 0
-        async with aclosing(self.chunks()) as chunks:
-            async for piece in chunks:
-                size += len(piece)
-                if size > limit_bytes:
-                    raise self._broken(f"the engine's answer is larger than {limit_bytes} bytes")
-                pieces.append(piece)
-        return b"".join(pieces)
+        events, self._ahead = self._ahead, []
+        while True:
+            piece = self._body_of(events)
+            size += len(piece)
+            if size > limit_bytes:
+                raise self._broken(f"the engine's answer is larger than {limit_bytes} bytes")
+            pieces.append(piece)
+            if self._has_ended(events):
+                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            events = await self._receive()
+
+    def _body_of(self, events: list[Event]) -> bytes:
+        """Return the bytes of the body among events, joined."""
+        pieces = [event.data for event in events if isinstance(event, Body)]
+        if not pieces:
+            return b""
+        self._has_body_bytes = True
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _has_ended(self, events: list[Event]) -> bool:
+        """Return whether the answer is whole after these events, the last of it, and judge the connection by them."""
+        if not self._parser.is_whole:
+            return False
+        self.is_reusable = self._keeps_alive and bool(events) and isinstance(events[-1], End)
+        return True
 
     async def _receive(self) -> list[Event]:
         """Return what the next read completes. At a right end of the connection: nothing, and the answer is whole."""
@@ -158,8 +172,7 @@ class EnginePool:
         for kept in self._kept.pop(endpoint, ()):
             kept.pipe.close()
 
-    @asynccontextmanager
-    async def request(
+    def request(
         self,
         endpoint: Endpoint,
         method: str,
@@ -167,34 +180,15 @@ class EnginePool:
         headers: Sequence[tuple[str, str]],
         body: bytes,
         deadlines: Deadlines,
-    ) -> AsyncIterator[EngineAnswer]:
-        """Send a request and yield its answer once the head is there. Raises UpstreamError, also from the answer.
+    ) -> "EngineRequest":
+        """Return a block: entered, the request is sent and its answer's head is there. Raises UpstreamError, also from
+        the answer.
 
         Host, Content-Length, and Accept-Encoding are added. An early way out of the block closes the connection.
         """
-        message = _request_head(endpoint, method, path, headers, body) + body
-        pipe = self._take(endpoint)
-        answer: EngineAnswer | None = None
-        try:
-            if pipe is not None:
-                answer = EngineAnswer(pipe, deadlines)
-                try:
-                    await answer.ask(message)
-                except UpstreamBroken:
-                    if answer.has_any_bytes:
-                        raise
-                    pipe.close()
-                    pipe = None
-            if pipe is None or answer is None:
-                pipe = await _connect(endpoint, deadlines.connect_s)
-                answer = EngineAnswer(pipe, deadlines)
-                await answer.ask(message)
-            yield answer
-        finally:
-            if pipe is not None:
-                self._give_back(endpoint, pipe, answer)
+        return EngineRequest(self, endpoint, _request_head(endpoint, method, path, headers, body) + body, deadlines)
 
-    def _take(self, endpoint: Endpoint) -> SocketPipe | None:
+    def take(self, endpoint: Endpoint) -> SocketPipe | None:
         """Return a kept connection that is still good, the one used last first: the others may then grow old."""
         self._drop_old()
         kept = self._kept.get(endpoint)
@@ -205,7 +199,8 @@ class EnginePool:
             pipe.close()
         return None
 
-    def _give_back(self, endpoint: Endpoint, pipe: SocketPipe, answer: EngineAnswer | None) -> None:
+    def give_back(self, endpoint: Endpoint, pipe: SocketPipe, answer: EngineAnswer | None) -> None:
+        """Keep the connection of a whole answer; close any other."""
         kept = self._kept.setdefault(endpoint, [])
         if answer is not None and answer.is_reusable and len(kept) < MAX_IDLE_PER_ENDPOINT:
             kept.append(_Kept(pipe, trio.current_time() + KEEP_IDLE_S))
@@ -219,6 +214,57 @@ class EnginePool:
                 kept.pop(0).pipe.close()
             if not kept:
                 del self._kept[endpoint]
+
+
+class EngineRequest:
+    """One request as a block. A class, since a generator behind a decorator costs more than choosing the connection."""
+
+    __slots__ = ("_answer", "_deadlines", "_endpoint", "_message", "_pipe", "_pool")
+
+    def __init__(self, pool: EnginePool, endpoint: Endpoint, message: bytes, deadlines: Deadlines) -> None:
+        self._pool = pool
+        self._endpoint = endpoint
+        self._message = message
+        self._deadlines = deadlines
+        self._pipe: SocketPipe | None = None
+        self._answer: EngineAnswer | None = None
+
+    async def __aenter__(self) -> EngineAnswer:
+        try:
+            return await self._ask_kept() or await self._ask_fresh()
+        except BaseException:
+            self._let_go()
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._let_go()
+
+    async def _ask_kept(self) -> EngineAnswer | None:
+        """Ask on a kept connection; None when there is none, or its engine closed it in that moment."""
+        pipe = self._pipe = self._pool.take(self._endpoint)
+        if pipe is None:
+            return None
+        answer = self._answer = EngineAnswer(pipe, self._deadlines)
+        try:
+            await answer.ask(self._message)
+        except UpstreamBroken:
+            if answer.has_any_bytes:
+                raise
+            pipe.close()
+            self._pipe = self._answer = None
+        return self._answer
+
+    async def _ask_fresh(self) -> EngineAnswer:
+        pipe = self._pipe = await _connect(self._endpoint, self._deadlines.connect_s)
+        answer = self._answer = EngineAnswer(pipe, self._deadlines)
+        await answer.ask(self._message)
+        return answer
+
+    def _let_go(self) -> None:
+        if self._pipe is not None:
+            self._pool.give_back(self._endpoint, self._pipe, self._answer)
 
 
 def _request_head(

@@ -112,17 +112,22 @@ class Http1Answer:
         await self._send(held + data if held else data)
 
     def _head(self, status: int, headers: Pairs, framing: Pairs, *, can_keep: bool) -> bytes:
-        wants_close = any(name.lower() == "connection" and value.lower() == "close" for name, value in headers)
-        fields = [(name, value) for name, value in headers if name.lower() not in _OURS]
+        wants_close = False
+        fields: list[tuple[str, str]] = []
+        for field in headers:
+            name = field[0].lower()
+            if name not in _OURS:
+                fields.append(field)
+            elif name == "connection" and field[1].lower() == "close":
+                wants_close = True
+        fields += framing
+        fields.append(("date", str(self._date)))
         self.keeps_alive = can_keep and not wants_close and self._may_keep()
         if not self.keeps_alive:
-            connection = [("connection", "close")]
+            fields.append(("connection", "close"))
         elif self._version == "1.0":
-            connection = [("connection", "keep-alive")]
-        else:
-            connection = []
-        line = f"HTTP/1.1 {status} {_REASONS.get(status, '')}"
-        return encode_head(line, [*fields, *framing, ("date", str(self._date)), *connection])
+            fields.append(("connection", "keep-alive"))
+        return encode_head(f"HTTP/1.1 {status} {_REASONS.get(status, '')}", fields)
 
 
 def _is_bodiless(status: int) -> bool:

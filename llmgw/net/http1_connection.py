@@ -228,7 +228,7 @@ class Http1Connection:
             return False
         if answer.keeps_alive:
             return True
-        await self._linger(has_more=not body.is_whole)
+        await self._linger(has_more=not body.skip_arrived())
         return False
 
     async def _run_handler(self, request: Request, answer: Http1Answer) -> None:

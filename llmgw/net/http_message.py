@@ -37,20 +37,20 @@ class ClientLeft(Exception):
 class Headers:
     """A message's fields in order, names in lower case, values as text (bytes above 127 read as Latin-1)."""
 
-    __slots__ = ("_pairs",)
+    __slots__ = ("_first", "_pairs")
 
     def __init__(self, pairs: Sequence[tuple[str, str]] = ()) -> None:
-        self._pairs = tuple(pairs)
+        self._pairs = pairs
+        self._first = dict(reversed(pairs))
 
     def get(self, name: str, default: str | None = None) -> str | None:
         """Return the first value of a field (lower-case name), or the default."""
-        for key, value in self._pairs:
-            if key == name:
-                return value
-        return default
+        return self._first.get(name, default)
 
     def get_all(self, name: str) -> list[str]:
         """Return every value of a field (lower-case name), in order."""
+        if name not in self._first:
+            return []
         return [value for key, value in self._pairs if key == name]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -123,6 +123,8 @@ class Request:
             if size > limit_bytes:
                 raise ClientFault(413, f"the body is larger than the {limit_bytes} bytes that are accepted")
             pieces.append(piece)
+            if size == declared:
+                break
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 

@@ -24,12 +24,13 @@ class WriteStalled(Exception):
 class SocketPipe:
     """Owns a socket. One task may read while another writes. Errors of a lost peer are OSError, as the kernel's."""
 
-    __slots__ = ("_calls", "_fd", "_stream")
+    __slots__ = ("_calls", "_fd", "_poll", "_stream")
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
         self._fd = stream.socket.fileno()
         self._calls = 0
+        self._poll: select.poll | None = None
 
     async def read(self) -> bytes:
         """Return at most 64 KiB as soon as there is any, b"" when the peer has ended its side."""
@@ -75,9 +76,10 @@ class SocketPipe:
         """Return whether the peer has neither sent anything nor hung up: what a pooled connection must be."""
         if self._stream.socket.fileno() < 0:
             return False
-        poll = select.poll()
-        poll.register(self._fd, select.POLLIN | select.POLLRDHUP)
-        return not poll.poll(0)
+        if self._poll is None:
+            self._poll = select.poll()
+            self._poll.register(self._fd, select.POLLIN | select.POLLRDHUP)
+        return not self._poll.poll(0)
 
     def has_hung_up(self) -> bool:
         """Return whether the peer's FIN or reset has come, also when unread bytes lie before it."""

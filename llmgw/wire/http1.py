@@ -6,7 +6,9 @@ sections 6.3 and 11.2). This file adds what llhttp leaves open: bounds on the he
 and that the error comes after the messages which were whole before it.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 import httptools
 
@@ -154,7 +156,7 @@ class RequestParser:
     def _check_bounds(self) -> None:
         if self._is_in_head:
             if self._fed_in_head > self._max_head_bytes:
-                raise _Refused(431, f"the request's head is larger than {self._max_head_bytes} bytes")
+                raise self._too_large()
         elif self._fed_in_body > self._body_bytes * (1 + _OVERHEAD_PER_BYTE) + _OVERHEAD_BYTES:
             raise _Refused(400, "the body's chunk framing outweighs the body")
 
@@ -174,22 +176,24 @@ class RequestParser:
         if self._is_muted:
             return
         self._target.append(url)
-        self._count(len(url))
+        self._head_bytes += len(url)
+        if self._head_bytes > self._max_head_bytes:
+            raise self._too_large()
 
     def on_header(self, name: bytes, value: bytes | None) -> None:
         """Take one field. Those after the body (trailers) are counted and dropped."""
         if not self._is_in_head:
             return
         value = value or b""
-        self._count(len(name) + len(value) + 4)
+        self._head_bytes += len(name) + len(value) + 4
+        if self._head_bytes > self._max_head_bytes:
+            raise self._too_large()
         if len(self._fields) >= self._max_fields:
             raise _Refused(431, f"the request has more than {self._max_fields} header fields")
         self._fields.append((name.decode("latin-1").lower(), value.decode("latin-1")))
 
-    def _count(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > self._max_head_bytes:
-            raise _Refused(431, f"the request's head is larger than {self._max_head_bytes} bytes")
+    def _too_large(self) -> _Refused:
+        return _Refused(431, f"the request's head is larger than {self._max_head_bytes} bytes")
 
     def on_headers_complete(self) -> None:
         """Judge the head as a whole."""
@@ -342,18 +346,33 @@ def chunk(data: bytes) -> bytes:
 LAST_CHUNK = b"0\r\n\r\n"
 
 
-def encode_head(start_line: str, fields: Any) -> bytes:
+def encode_head(start_line: str, fields: Sequence[tuple[str, str]]) -> bytes:
     """Return a head's bytes. Raises ValueError for a field that would break out of its line."""
-    lines = [start_line]
+    head = start_line
     for name, value in fields:
-        if "\r" in value or "\n" in value or "\0" in value or not name or not _is_token(name):
-            raise ValueError(f"header field {name!r} cannot be sent: its name or value holds a character it may not")
-        lines.append(f"{name}: {value}")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
+        head += f"\r\n{name}: {value}"
+    breaks = len(fields)
+    # Looked at as a whole: a break more than there are fields is one inside a field.
+    if head.count("\r") != breaks or head.count("\n") != breaks or "\0" in head or not _are_tokens(fields):
+        raise ValueError(f"header field {_bad_one(fields)!r} cannot be sent: its name or value holds a character it may not")
+    return (head + "\r\n\r\n").encode("latin-1", "replace")
+
+
+def _are_tokens(fields: Sequence[tuple[str, str]]) -> bool:
+    return all(map(_is_token, [name for name, _ in fields]))
+
+
+def _bad_one(fields: Sequence[tuple[str, str]]) -> str:
+    """Return the name of the first field that may not be sent, "" when it is the start line that is wrong."""
+    bad = (name for name, value in fields if not _is_token(name) or not _BREAKS.isdisjoint(value))
+    return next(bad, "")
 
 
 _NOT_TOKEN = frozenset(' \t\r\n\0:()<>@,;\\"/[]?={}')
+_BREAKS = frozenset("\r\n\0")
 
 
+@lru_cache(maxsize=256)
 def _is_token(name: str) -> bool:
-    return name.isascii() and _NOT_TOKEN.isdisjoint(name)
+    """Return whether a field may have this name. Names are few, so each is looked at about once."""
+    return bool(name) and name.isascii() and _NOT_TOKEN.isdisjoint(name)
