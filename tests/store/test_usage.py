@@ -131,6 +131,11 @@ def test_a_row_reads_back_as_it_was_written(address: str) -> None:
     anyio.run(main, backend="trio")
 
 
+def test_a_rows_members_are_in_the_order_of_the_tables_columns() -> None:
+    members = [field.name for field in msgspec.structs.fields(UsageRow)]
+    assert ["at" if name == "at_unix" else name for name in members] == [column.name for column in tables.usage.columns]
+
+
 @pytest.mark.covers("T-16")
 def test_a_hundred_requests_of_a_key_write_its_last_use_once(address: str) -> None:
     def counted(connection: sa.Connection, rows: list[UsageRow]) -> int:
