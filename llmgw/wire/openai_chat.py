@@ -88,11 +88,13 @@ def _take(fields: dict[str, msgspec.Raw], name: str, kind: type[T]) -> T | None:
 
 
 def _wants_usage(fields: dict[str, msgspec.Raw]) -> bool:
-    options = _take(fields, "stream_options", _OBJECT)
+    options = _take(fields, "stream_options", _OBJECT) if "stream_options" in fields else None
     return bool(options and options.get("include_usage") is True)
 
 
 def _output_cap(fields: dict[str, msgspec.Raw]) -> int:
+    if "max_tokens" not in fields and "max_completion_tokens" not in fields:
+        return 0
     caps = [_take(fields, name, int) for name in ("max_completion_tokens", "max_tokens")]
     for name, cap in zip(("max_completion_tokens", "max_tokens"), caps, strict=True):
         if cap is not None and cap < 0:
@@ -101,6 +103,8 @@ def _output_cap(fields: dict[str, msgspec.Raw]) -> int:
 
 
 def _tags(fields: dict[str, msgspec.Raw]) -> dict[str, str]:
+    if "metadata" not in fields:
+        return {}
     metadata = _take(fields, "metadata", _OBJECT) or {}
     return {key: value for key, value in metadata.items() if isinstance(value, str)}
 

@@ -18,10 +18,14 @@ def choose(
     candidates: Sequence[Candidate], model: str, excluded: Collection[str], random_below: RandomBelow
 ) -> Candidate | None:
     """Return the least loaded usable replica of `model`, or None when there is none."""
-    usable_now = usable(candidates, model, excluded)
-    if not usable_now:
-        return None
-    ranked = [(order(candidate), candidate) for candidate in usable_now]
-    best = min(key for key, _ in ranked)
-    ties = [candidate for key, candidate in ranked if key == best]
-    return ties[0] if len(ties) == 1 else ties[random_below(len(ties))]
+    best: tuple[bool, float, float] | None = None
+    ties: list[Candidate] = []
+    for candidate in usable(candidates, model, excluded):
+        key = order(candidate)
+        if best is None or key < best:
+            best, ties = key, [candidate]
+        elif key == best:
+            ties.append(candidate)
+    if len(ties) < 2:
+        return ties[0] if ties else None
+    return ties[random_below(len(ties))]
