@@ -37,6 +37,13 @@ def test_a_program_that_dies_loading_a_model_is_refused_with_its_last_line(
     assert not (layout.engines / "tried.json").exists()
 
 
+def test_a_library_that_a_minimal_debian_lacks_is_named_with_its_package(layout: Layout, tmp_path: Path) -> None:
+    words = "error while loading shared libraries: libgomp.so.1: cannot open shared object file"
+    bad = made(tmp_path, "llama-server", f"#!/bin/sh\necho '{words}' >&2\nexit 127\n")
+    with pytest.raises(Refused, match="exited with status 127.*install the Debian package libgomp1"):
+        choose_engine(str(bad), layout, None, print)
+
+
 def test_what_is_not_executable_is_refused(layout: Layout, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Refused, match="is not an executable file"):
