@@ -42,19 +42,25 @@ def add(connection: Connection, file: str, wait: bool) -> None:
     """Add the model that FILE (YAML or JSON) defines."""
     added = connection.call("add_model", body=_definition(file))
     name = added["name"]
-    if wait:
-        _wait(connection, name)
+    followed = wait and _wait(connection, name)
     if connection.as_json:
         show_json(connection.call("show_model", {"name": name}) if wait else added)
+    elif followed:
+        click.echo(f"{name} is ready")
+    elif wait:
+        click.echo(f"{name} is added and wants no replica now; `llmgw ctl models` says whether it loads on demand")
     else:
-        click.echo(f"{name} is {'ready' if wait else 'added; `llmgw ctl replicas --watch` follows its start'}")
+        click.echo(f"{name} is added; `llmgw ctl replicas --watch` follows its start")
 
 
-def _wait(connection: Connection, name: str) -> None:
-    """Follow the replicas of a model that wants some. Raises Failure when one fails or none can be placed."""
+def _wait(connection: Connection, name: str) -> bool:
+    """Follow the replicas of a model that wants some; return whether it does.
+
+    Raises Failure when one fails or none can be placed.
+    """
     state = connection.call("show_model", {"name": name}).get("state", {})
     if not state.get("desired", 1):
-        return
+        return False
 
     def ask() -> Any:
         found = connection.call("list_replicas", query={"model": name})
@@ -66,6 +72,7 @@ def _wait(connection: Connection, name: str) -> None:
     for replica in watch_replicas(ask, wait_for_first=True):
         if replica["state"] == "failed":
             raise Failure(f"{replica['id']} failed: {replica.get('error') or 'it did not say why'}")
+    return True
 
 
 def _definition(file: str) -> dict[str, Any]:

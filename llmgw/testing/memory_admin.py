@@ -116,7 +116,8 @@ class MemoryFleetAdmin:
         """Return one definition."""
         if name not in self.definitions:
             raise Refused(404, f"there is no model {name}")
-        return {**self.definitions[name], "state": {"status": "serving"}}
+        found = self.definitions[name]
+        return {**found, "state": {"status": "serving", "desired": found["scaling"]["min"]}}
 
     def replica_views(self, model: str | None) -> Sequence[ReplicaView]:
         """Return the replicas."""

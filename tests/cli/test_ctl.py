@@ -95,6 +95,14 @@ def test_a_model_is_added_from_yaml_scaled_retried_and_removed(admin: RunningAdm
     assert "new" not in admin.fleet.definitions
 
 
+def test_waiting_for_a_model_that_wants_no_replica_ends_at_once_and_calls_nothing_ready(
+    admin: RunningAdmin, tmp_path: Path
+):
+    file = tmp_path / "m.yaml"
+    file.write_text("name: idle\nscaling: {min: 0, max: 1}\nprofiles:\n  - {name: cpu, engine: llamacpp}\n")
+    assert "idle is added and wants no replica now" in ctl(admin, "model", "add", str(file), "--wait")
+
+
 @pytest.mark.parametrize("text", ["", "- a\n", "name: [unclosed", "\x00"])
 def test_a_file_that_is_no_definition_is_refused(shared: RunningAdmin, tmp_path: Path, text: str):
     file = tmp_path / "m.yaml"
