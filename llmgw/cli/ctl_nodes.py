@@ -51,11 +51,19 @@ def _show_node(connection: Connection, node: str) -> None:
             *load.items(),
             *(("engine", " ".join(filter(None, [e["engine"], e.get("version"), e.get("state"), e.get("detail")])))
               for e in found.get("engines", [])),
+            *(("gpu", _gpu(card)) for card in found.get("gpus", [])),
             ("models", found.get("models")),
             ("replicas", found.get("replicas")),
             *(("warning", warning) for warning in found.get("warnings", [])),
         ]
     )  # fmt: skip
+
+
+def _gpu(card: dict[str, Any]) -> str:
+    use = card.get("replica") or "free"
+    if not card.get("healthy", True):
+        use = f"not used: {card.get('problem') or 'it is not healthy'}"
+    return f"{card['index']} class {card['class'] or '?'}, {card['name'] or '?'}, {card['memory_total_mb']} MiB, {use}"
 
 
 @click.command(context_settings=SETTINGS)

@@ -13,6 +13,7 @@ from llmgw.config.refusal import Refused
 from llmgw.ports import AuditEvent, StoreUnavailable, UsageRow
 from llmgw.wire.admin import (
     AuditEventView,
+    GPUView,
     ModelCounts,
     ModelLine,
     NodeCounts,
@@ -90,6 +91,7 @@ class MemoryFleetAdmin:
         self.definitions: dict[str, dict[str, Any]] = {"chat": _definition("chat")}
         self.retried: list[str] = []
         self.replicas: list[ReplicaView] = [_replica("chat-0", "chat")]
+        self.gpus: list[GPUView] = []
         self.log_lines = [f"line {number}" for number in range(1, 301)]
 
     def nodes(self) -> Sequence[NodeView]:
@@ -98,7 +100,7 @@ class MemoryFleetAdmin:
         return [
             NodeView(
                 id="n1", address="10.0.0.1", state=state, version="0.1.0", cpu_count=8, memory_bytes=2**34,
-                memory_free_bytes=2**33, replicas=tuple(r.id for r in self.replicas),
+                memory_free_bytes=2**33, replicas=tuple(r.id for r in self.replicas), gpus=tuple(self.gpus),
             )
         ]
 

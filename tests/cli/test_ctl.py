@@ -10,7 +10,7 @@ import pytest
 
 from llmgw.ports import UsageRow
 from llmgw.testing.memory_admin import _replica
-from llmgw.wire.admin import FetchView, ReplicaView
+from llmgw.wire.admin import FetchView, GPUView, ReplicaView
 from tests.admin.admin_server import TOKEN, RunningAdmin, running_admin
 from tests.cli.ctl_program import llmgw
 
@@ -93,6 +93,19 @@ def test_a_model_is_added_from_yaml_scaled_retried_and_removed(admin: RunningAdm
     assert "give --yes" in ctl(admin, "model", "remove", "new", status=1)
     assert json.loads(ctl(admin, "model", "remove", "new", "--yes", "--json")) == {"removed": "new"}
     assert "new" not in admin.fleet.definitions
+
+
+def test_a_node_is_shown_with_its_cards_their_class_and_what_is_on_them(admin: RunningAdmin):
+    admin.fleet.gpus = [
+        GPUView(node="n1", index=0, name="NVIDIA L4", gpu_class="l4-22g", uuid="", memory_total_mb=23034, replica="chat-0"),
+        GPUView(node="n1", index=1, name="", gpu_class="l4-22g", uuid="", memory_total_mb=23034),
+        GPUView(node="n1", index=2, name="", gpu_class="l4-22g", uuid="", memory_total_mb=23034, healthy=False, problem="ECC"),
+    ]
+    shown = [line.removeprefix("gpu").strip() for line in ctl(admin, "nodes", "n1").splitlines() if line.startswith("gpu")]
+    assert shown == [
+        "0 class l4-22g, NVIDIA L4, 23034 MiB, chat-0", "1 class l4-22g, ?, 23034 MiB, free",
+        "2 class l4-22g, ?, 23034 MiB, not used: ECC",
+    ]  # fmt: skip
 
 
 def test_waiting_for_a_model_that_wants_no_replica_ends_at_once_and_calls_nothing_ready(
