@@ -16,6 +16,7 @@ import trio
 
 from llmgw.net.deadlines import Deadlines
 from llmgw.net.http_message import Headers
+from llmgw.net.read_watch import ReadLate, ReadWatch
 from llmgw.net.socket_pipe import SocketPipe, WriteStalled
 from llmgw.net.upstream_errors import ConnectFailed, FirstByteTimeout, IdleTimeout, UpstreamBroken
 from llmgw.wire.http1 import Body, BrokenAnswer, End, Event, ResponseParser, StatusHead, encode_head
@@ -40,8 +41,9 @@ class _Kept(NamedTuple):
 class EngineAnswer:
     """One engine's answer. Its body is read once, by `chunks` or `read`."""
 
-    def __init__(self, pipe: SocketPipe, deadlines: Deadlines) -> None:
+    def __init__(self, pipe: SocketPipe, deadlines: Deadlines, watch: ReadWatch) -> None:
         self._pipe = pipe
+        self._watch = watch
         self._deadlines = deadlines
         self._first_byte_by = trio.current_time() + deadlines.first_byte_s
         self._parser = ResponseParser()
@@ -127,16 +129,14 @@ class EngineAnswer:
         """Return what the next read completes. At a right end of the connection: nothing, and the answer is whole."""
         first = not self._has_body_bytes
         deadline = self._first_byte_by if first else trio.current_time() + self._deadlines.idle_s
-        data = b""
-        with trio.move_on_at(deadline) as scope:
-            try:
-                data = await self._pipe.read()
-            except OSError:
-                data = b""
-        if scope.cancelled_caught:
+        try:
+            data = await self._watch.read(self._pipe, deadline)
+        except OSError:
+            data = b""
+        except ReadLate:
             if first:
-                raise FirstByteTimeout(f"the engine sent nothing for {self._deadlines.first_byte_s:g} s")
-            raise IdleTimeout(f"the engine fell silent for {self._deadlines.idle_s:g} s")
+                raise FirstByteTimeout(f"the engine sent nothing for {self._deadlines.first_byte_s:g} s") from None
+            raise IdleTimeout(f"the engine fell silent for {self._deadlines.idle_s:g} s") from None
         if not data:
             if self._parser.finish():
                 return []
@@ -157,8 +157,10 @@ class EnginePool:
 
     def __init__(self) -> None:
         self._kept: dict[Endpoint, list[_Kept]] = {}
+        self.watch = ReadWatch()
 
     async def __aenter__(self) -> Self:
+        await self.watch.__aenter__()
         return self
 
     async def __aexit__(
@@ -166,6 +168,7 @@ class EnginePool:
     ) -> None:
         for endpoint in list(self._kept):
             self.forget(endpoint)
+        await self.watch.__aexit__(kind, error, trace)
 
     def forget(self, endpoint: Endpoint) -> None:
         """Close the idle connections to an endpoint that is gone."""
@@ -246,7 +249,7 @@ class EngineRequest:
         pipe = self._pipe = self._pool.take(self._endpoint)
         if pipe is None:
             return None
-        answer = self._answer = EngineAnswer(pipe, self._deadlines)
+        answer = self._answer = EngineAnswer(pipe, self._deadlines, self._pool.watch)
         try:
             await answer.ask(self._message)
         except UpstreamBroken:
@@ -258,7 +261,7 @@ class EngineRequest:
 
     async def _ask_fresh(self) -> EngineAnswer:
         pipe = self._pipe = await _connect(self._endpoint, self._deadlines.connect_s)
-        answer = self._answer = EngineAnswer(pipe, self._deadlines)
+        answer = self._answer = EngineAnswer(pipe, self._deadlines, self._pool.watch)
         await answer.ask(self._message)
         return answer
 

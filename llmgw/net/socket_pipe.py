@@ -96,6 +96,10 @@ class SocketPipe:
         except OSError:
             pass
 
+    def end_wait(self) -> None:
+        """Have whoever waits for this socket raise trio.ClosedResourceError; the socket stays open."""
+        trio.lowlevel.notify_closing(self._fd)
+
     def close(self) -> None:
         """Close the socket now; whoever waits on it is woken with an error."""
         self._stream.socket.close()

@@ -5,13 +5,12 @@ promised yet. A deadline is not repeated, since the next replica would be given 
 none left. What an engine refuses (4xx) is the client's and is passed on.
 """
 
-import anyio
-
 from llmgw.gateway.exchange import Exchange
 from llmgw.gateway.figures import Figures
 from llmgw.gateway.refusals import Refusal, overloaded, timed_out, upstream_error
 from llmgw.gateway.relay import Attempt, Relay, end_with_error
 from llmgw.gateway.replicas import ReplicaTable
+from llmgw.net.deadlines import within
 from llmgw.policy.routing.pick import RandomBelow, choose
 
 MOST_TRIES = 3
@@ -32,7 +31,7 @@ class Dispatch:
         """Answer the request from a replica, or return the refusal. Bounded by `router.timeouts.total`."""
         total_s = exchange.settings.total_s
         refusal: Refusal | None = None
-        with anyio.move_on_after(total_s) as total:
+        with within(total_s) as total:
             refusal = await self._tries(exchange)
         if not total.cancelled_caught or exchange.is_answered:
             return refusal
