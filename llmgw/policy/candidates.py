@@ -145,7 +145,9 @@ def why(need: Need, here: NodeRoom, near: frozenset[str], of: int) -> str:
     if shared:
         parts.append(f"{shared} racks or PDUs shared with other replicas")
     parts.append(f"{same} replicas of the model here")
-    parts.append("weights not here yet" if far else "holds the weights")
+    is_path = need.definition.source.startswith("/")
+    missing = "its file is read where it lies" if is_path else "weights not here yet"
+    parts.append(missing if far else "holds the weights")
     parts.append(f"{left} GPUs of the class left" if need.gpus else f"{left} replicas here")
     return ", ".join(parts) + (", its engines are still being looked for" if unsure else "")
 

@@ -40,4 +40,5 @@ def _waiting_to_retry(failures: Failures, now_s: float) -> str:
         return ""
     wait_s = max(failures.retry_s - now_s, 0.0)
     when = f"; next try in {wait_s:.0f} s" if wait_s > 0 else ""
-    return f"failed {failures.count} times, last: {failures.error}{when}"
+    times = "once" if failures.count == 1 else f"{failures.count} times"
+    return f"failed {times}, last: {failures.error}{when}"

@@ -38,3 +38,10 @@ def test_a_share_names_the_cards_it_takes() -> None:
     need = need_of(big, big.profiles[0], {})
     share = share_on(need, room_of([node("a", gpus=3)], []).nodes["a"])
     assert (share.gpus, share.cores, share.memory_mb) == ((0, 1), 2, 1024)
+
+
+def test_a_file_that_is_never_fetched_is_not_called_missing() -> None:
+    for source, words in (("/m.gguf", "its file is read where it lies"), ("hf:org/repo/m.gguf", "weights not here yet")):
+        model = definition(source=source)
+        room = room_of([node("a")], []).nodes["a"]
+        assert words in why(need_of(model, model.profiles[0], {}), room, frozenset(), 1)
