@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import anyio
 import msgspec
 
+from llmgw.config.redaction import redact, redact_text
 from llmgw.obs import log
-from llmgw.obs.redaction import redact, redact_text
 from llmgw.ports import AuditEvent, AuditLog, StoreUnavailable
 from llmgw.wire.admin import AuditEventView
 

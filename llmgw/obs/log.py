@@ -15,8 +15,8 @@ from typing import Any, TextIO, cast
 
 import structlog
 
+from llmgw.config.redaction import redact
 from llmgw.obs.lossy_stream import LossyStream
-from llmgw.obs.redaction import redact
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 

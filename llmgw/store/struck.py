@@ -1,38 +1,36 @@
-"""Striking secrets out of what an audit event records (C-57)."""
+"""What an audit event records of a change: without secrets (C-57), storable, each text at most 2 KiB."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from llmgw.config.redaction import STRUCK, redact, redact_text
 from llmgw.store.dialect import storable
 
-STRUCK = "***"
+__all__ = ["STRUCK", "struck", "struck_text"]
+
 _LONGEST = 2048
-_NAMES = ("password", "secret", "token", "key_material", "private_key", "api_key", "dsn", "authorization")
-_NOT_SECRET = ("prompt_tokens", "completion_tokens", "max_tokens", "context_tokens")
-_SHAPES = re.compile(
-    r"llmgw_[0-9A-Za-z]{40,}"
-    r"|-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\Z)"
-    r"|[A-Za-z][A-Za-z0-9+.\-]*://[^\s/@]+@\S*",
-    re.DOTALL,
-)
 
 
 def struck(value: Any, name: str = "") -> Any:
-    """Return `value` without secrets: by the field's name, and by shape (API keys, PEM, URLs with userinfo)."""
-    lower = name.lower().replace("-", "_")
-    if lower not in _NOT_SECRET and any(word in lower for word in _NAMES):
-        return STRUCK
-    if isinstance(value, Mapping):
-        return {str(key): struck(inner, str(key)) for key, inner in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [struck(inner, name) for inner in value]
-    if isinstance(value, (bytes, bytearray)):
-        return STRUCK
-    return struck_text(value) if isinstance(value, str) else value
+    """Return plain data with secrets struck out by the field's name and by shape. `name` is the field holding it."""
+    return _kept(redact(value, name))
 
 
 def struck_text(text: str) -> str:
     """Return one text with everything shaped like a secret struck out, cut at 2 KiB."""
-    clean = _SHAPES.sub(STRUCK, storable(text))
+    return _cut(redact_text(text))
+
+
+def _kept(value: Any) -> Any:
+    if isinstance(value, str):
+        return _cut(value)
+    if isinstance(value, Mapping):
+        return {_cut(str(key)): _kept(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_kept(inner) for inner in value]
+    return value
+
+
+def _cut(text: str) -> str:
+    clean = storable(text)
     return clean if len(clean) <= _LONGEST else clean[: _LONGEST - 1] + "…"

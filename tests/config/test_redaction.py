@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgw.obs.redaction import STRUCK, names_a_secret, redact, redact_text
+from llmgw.config.redaction import STRUCK, names_a_secret, redact, redact_text
 
 KEY = "llmgw_" + "aB3" * 15 + "z"
 
