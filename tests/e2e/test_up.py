@@ -139,3 +139,24 @@ def test_ctrl_c_while_the_model_still_loads_stops_everything(folder: Path, tiny:
     assert up.end() == 0
     assert READY_LINE not in up.program.text
     assert processes_of(folder) == []
+
+
+def test_an_agent_that_dies_ends_up_in_words_and_its_engine_is_taken_over(
+    folder: Path, engine: Path, tiny: Path
+) -> None:
+    first = Up(folder / "llmgw", engine, str(tiny)).start().ready()
+    try:
+        (pid,) = engines_of(folder / "llmgw" / "agent")
+        (agent,) = [p for p in processes_of(folder / "llmgw") if b"\0agent\0" in Path(f"/proc/{p}/cmdline").read_bytes()]
+        os.kill(agent, signal.SIGKILL)
+        assert first.program.process.wait(60) == 1
+        first.program._reader.join(10)
+        assert "the agent ended with status -9" in first.program.text
+        assert "the next llmgw up takes them over" in first.program.text
+        assert is_running(pid)
+        second = Up(folder / "llmgw", engine, str(tiny)).start().ready()
+        assert engines_of(folder / "llmgw" / "agent") == [pid]
+    finally:
+        first.end()
+    assert second.end() == 0
+    assert processes_of(folder) == [] and not is_running(pid)

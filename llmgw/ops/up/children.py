@@ -33,9 +33,9 @@ class Child:
     def require_running(self) -> None:
         """Refuse with its last words once it has ended."""
         if self.process.poll() is not None:
-            raise Refused(
-                500, f"the {self.role} ended with status {self.process.returncode}: {last_line(self.log)} ({self.log})"
-            )
+            left = "; engines it ran are left running, and the next llmgw up takes them over" if self.role == "agent" else ""
+            said = f"{last_line(self.log)} ({self.log})"
+            raise Refused(500, f"the {self.role} ended with status {self.process.returncode}: {said}{left}")
 
 
 @dataclass
